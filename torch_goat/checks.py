@@ -1,0 +1,57 @@
+"""Input checks that cost a pass over the data or a device synchronisation, and the switch that turns them off.
+
+Checks that look at shapes and types only are free and always on; they stand where the value is used.
+"""
+
+import torch
+from torch import Tensor
+
+_enabled = True
+
+
+def set_checks(enabled: bool) -> None:
+    """Turns the checks that read the data on (the default) or off, for every layer of the process.
+
+    Args:
+        enabled: ``False`` skips the range check of edge indices, the search for non-finite features and the comparison
+            of a replayed ordering with its graph. Bad input then ends in a wrong result or in an error of PyTorch's.
+    """
+    if not isinstance(enabled, bool):
+        raise TypeError(f"set_checks expects True or False, got {enabled!r}.")
+    global _enabled
+    _enabled = enabled
+
+
+def checks_enabled() -> bool:
+    """Whether data are checked; inside ``torch.compile`` they never are, since a check reads values."""
+    return _enabled and not torch.compiler.is_compiling()
+
+
+def check_finite(name: str, value: Tensor) -> None:
+    """Refuses features with NaN or infinity: a score that is not a number has no place in an order."""
+    if checks_enabled() and not bool(torch.isfinite(value).all()):
+        row = int((~torch.isfinite(value)).reshape(value.size(0), -1).any(dim=1).nonzero()[0])
+        raise ValueError(f"{name} has a non-finite value in row {row}; replace NaN and infinity before the layer.")
+
+
+def check_range(name: str, index: Tensor, size: int) -> None:
+    """Refuses node numbers outside ``0 .. size - 1``."""
+    if not checks_enabled() or index.numel() == 0:
+        return
+    low, high = (int(bound) for bound in torch.stack(torch.aminmax(index)))
+    if low < 0 or high >= size:
+        wrong = low if low < 0 else high
+        raise IndexError(f"{name} has node {wrong}, but there are {size} nodes (0 to {size - 1}).")
+
+
+def check_features(name: str, value: Tensor, channels: int) -> None:
+    """Refuses anything but a matrix of real numbers with ``channels`` columns (``-1``: any)."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.")
+    if not value.is_floating_point():
+        raise TypeError(f"{name} must have a floating point dtype, got {value.dtype}; convert it with .float().")
+    if value.dim() != 2:
+        raise ValueError(f"{name} must have two dimensions [rows, channels], got shape {list(value.shape)}.")
+    if channels != -1 and value.size(1) != channels:
+        raise ValueError(f"{name} has {value.size(1)} channels, but the layer was built for {channels}.")
+    check_finite(name, value)

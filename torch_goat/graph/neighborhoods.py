@@ -1,0 +1,81 @@
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Neighborhoods(NamedTuple):
+    """Every target's closed neighbourhood, one after the other.
+
+    A neighbourhood is a run of *tokens*, sorted by source: the place of a token does not depend on the order in which
+    the edges were given. Multi-edges are one token each.
+    """
+
+    edge_index: Tensor  # [2, E], the edges as given, self loops appended
+    edge_attr: Tensor | None  # [E, D], likewise
+    edge: Tensor  # [E], the edge behind each token
+    source: Tensor  # [E], by token
+    target: Tensor  # [E], by token, ascending
+    ptr: Tensor  # [T + 1], target t owns the tokens ptr[t] to ptr[t + 1]
+
+    @property
+    def num_targets(self) -> int:
+        return self.ptr.numel() - 1
+
+    def keep(self, mask: Tensor) -> "Neighborhoods":
+        """The same neighbourhoods with only the tokens in ``mask`` ``[E]``; the edges stay as they are."""
+        target = self.target[mask]
+        return self._replace(
+            edge=self.edge[mask], source=self.source[mask], target=target, ptr=_ptr(target, self.num_targets)
+        )
+
+
+@torch.compiler.disable
+def neighborhoods(
+    edge_index: Tensor, edge_attr: Tensor | None, num_sources: int, num_targets: int, add_self_loops: bool
+) -> Neighborhoods:
+    r"""Groups the edges into the closed neighbourhoods :math:`\overline{\mathcal{N}}(i)`.
+
+    Args:
+        edge_index: Source and target of each edge ``[2, E]``.
+        edge_attr: Edge features ``[E, D]``, if any.
+        num_sources: The number of source nodes.
+        num_targets: The number of target nodes; with self loops they are the first of the sources.
+        add_self_loops: Whether each target is in its own neighbourhood, once; its edge features are the mean of those
+            of its other edges. Self loops that were there already are replaced.
+    """
+    if add_self_loops:
+        edge_index, edge_attr = _with_self_loops(edge_index, edge_attr, num_targets)
+    source, target = edge_index
+    edge = torch.argsort(target * num_sources + source, stable=True)  # [E]
+    target = target[edge]
+    return Neighborhoods(edge_index, edge_attr, edge, source[edge], target, _ptr(target, num_targets))
+
+
+def _ptr(target: Tensor, num_targets: int) -> Tensor:
+    ptr = target.new_zeros(num_targets + 1)
+    torch.cumsum(torch.bincount(target, minlength=num_targets), dim=0, out=ptr[1:])
+    return ptr
+
+
+def _with_self_loops(
+    edge_index: Tensor, edge_attr: Tensor | None, num_targets: int
+) -> tuple[Tensor, Tensor | None]:
+    proper = edge_index[0] != edge_index[1]
+    edge_index = edge_index[:, proper]
+    loops = torch.arange(num_targets, device=edge_index.device).expand(2, -1)
+    if edge_attr is not None:
+        edge_attr = edge_attr[proper]
+        edge_attr = torch.cat([edge_attr, _mean_by_target(edge_attr, edge_index[1], num_targets)])
+    return torch.cat([edge_index, loops], dim=1), edge_attr
+
+
+def _mean_by_target(edge_attr: Tensor, target: Tensor, num_targets: int) -> Tensor:
+    """Mean edge features ``[T, D]``, summed from small to large so that the order of the edges leaves no trace."""
+    value, by_value = edge_attr.sort(dim=0)  # [E, D]
+    by_target = target[by_value].sort(dim=0, stable=True).indices  # [E, D]
+    count = torch.bincount(target, minlength=num_targets)  # [T]
+    index = torch.repeat_interleave(count).view(-1, 1).expand_as(value)  # [E, D]
+    total = edge_attr.new_zeros(num_targets, edge_attr.size(1))
+    total = total.scatter_add(0, index, value.gather(0, by_target))
+    return total / count.clamp(min=1).view(-1, 1)

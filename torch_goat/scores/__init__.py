@@ -1,0 +1,6 @@
+"""Attention scores over the closed neighbourhood (Eq. 1) and their softmax (the coefficients of Eq. 3)."""
+
+from torch_goat.scores.attention import ATTENTIONS, EdgeAttention, GATAttention, GATv2Attention, build_attention
+from torch_goat.scores.coefficients import coefficients
+
+__all__ = ["ATTENTIONS", "EdgeAttention", "GATAttention", "GATv2Attention", "build_attention", "coefficients"]

@@ -1,0 +1,61 @@
+"""The backends of the ragged RNN by name.
+
+Every backend computes ``out[t, k] = RNN_k(weight[k, p] * z[source[k, p], k] for p in ptr[t] .. ptr[t + 1])`` and gives
+the final states ``[T, K, D * H]``. ``reference`` says so with PyTorch's modules; the others are kernels behind one
+operator.
+"""
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+from torch_goat.sequence.cells import RNNWeights
+from torch_goat.sequence.kernels import KERNELS
+from torch_goat.sequence.operator import project_and_run
+from torch_goat.sequence.reference import reference
+
+BACKENDS = ("auto", "reference", *KERNELS)
+
+
+class BackendStatus(NamedTuple):
+    """Whether a backend can run here, and in a sentence what it is or why it cannot."""
+
+    available: bool
+    note: str
+
+
+def backends() -> dict[str, BackendStatus]:
+    """The backends of the ragged RNN by name, with whether each can run on this machine and why not."""
+    status = {"reference": BackendStatus(True, "a loop over nodes and heads with torch.nn's own modules: the oracle")}
+    for name, kernel in KERNELS.items():
+        reason = kernel.unavailable()
+        status[name] = BackendStatus(reason is None, reason or kernel.DESCRIPTION)
+    return status
+
+
+def check_backend(backend: str) -> str:
+    """Refuses a backend that is unknown or cannot run on this machine."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {list(BACKENDS)}, got {backend!r}.")
+    if backend != "auto" and not (status := backends()[backend]).available:
+        raise ValueError(f"backend {backend!r} cannot run here: {status.note}.")
+    return backend
+
+
+def run(
+    kind: str, backend: str, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor, weights: RNNWeights
+) -> Tensor:
+    """Reads every run with the given backend.
+
+    Args:
+        kind: ``"lstm"``, ``"gru"`` or ``"rnn"``.
+        backend: A name of :data:`BACKENDS`; ``"auto"`` takes the fastest one that can read these tensors.
+        z: The states of the source nodes, per head ``[S, K, C]``.
+        source: Which of them stands at each place, per head ``[K, E]``.
+        weight: The coefficient that scales it ``[K, E]``; ``None`` is one everywhere.
+        ptr: The runs of the targets ``[T + 1]``.
+        weights: The weights of the RNNs.
+    """
+    if backend == "reference":
+        return reference(kind, z, source, weight, ptr, weights)
+    return project_and_run(kind, "torch" if backend == "auto" else backend, z, source, weight, ptr, weights)

@@ -1,0 +1,74 @@
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.nn import Module, ModuleList
+from torch.nn.utils.rnn import PackedSequence
+
+
+class PackedRNN(Module):
+    r"""Any sequence model of the user's, one per head, that reads a :class:`~torch.nn.utils.rnn.PackedSequence`.
+
+    Slower than the built-in RNNs: heads run one after the other and every edge's input is written out.
+
+    Args:
+        factory: Called once per head as ``factory(in_channels, out_channels)``. The module that it returns maps a
+            packed sequence of elements ``in_channels`` wide to one row of ``out_channels`` per sequence ``[N, out]``,
+            or to what PyTorch's RNNs return, ``(output, h_n)`` or ``(output, (h_n, c_n))``: the final states of the
+            last layer, all directions concatenated, are read from it.
+        in_channels: The width of one element.
+        out_channels: The width of one result.
+        heads: The number of models.
+    """
+
+    def __init__(
+        self, factory: Callable[[int, int], Module], in_channels: int, out_channels: int, heads: int = 1
+    ) -> None:
+        super().__init__()
+        self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
+        self.models = ModuleList()
+        for _ in range(heads):
+            model = factory(in_channels, out_channels)
+            if not isinstance(model, Module):
+                raise TypeError(f"the rnn factory must return a module, got {type(model).__name__}.")
+            self.models.append(model)
+
+    def reset_parameters(self) -> None:
+        for child in self.models.modules():
+            if callable(getattr(child, "reset_parameters", None)):
+                child.reset_parameters()
+
+    def forward(self, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor) -> Tensor:
+        """Reads every run, with the shapes of :class:`~torch_goat.sequence.RaggedRNN`."""
+        length = ptr.diff()
+        targets = torch.argsort(length, descending=True, stable=True)[: int((length > 0).sum())]  # [T']
+        out = z.new_zeros(length.numel(), self.heads, self.out_channels)
+        if targets.numel() == 0:
+            return out
+        # Step t of every sequence that is longer than t, longest first: the layout of a packed sequence.
+        step = torch.arange(int(length.max()), device=ptr.device).view(-1, 1)
+        running = step < length[targets]  # [steps, T']
+        place = (ptr[targets] + step)[running]  # [E]
+        sizes = running.sum(dim=1).cpu()
+        rows = []
+        for head, model in enumerate(self.models):
+            token = z[source[head, place], head]  # [E, C]
+            if weight is not None:
+                token = weight[head, place].to(token.dtype).unsqueeze(-1) * token
+            rows.append(self._final(model(PackedSequence(token, sizes)), targets.numel()))
+        return out.index_copy(0, targets, torch.stack(rows, dim=1).to(out.dtype))
+
+    def _final(self, result: Tensor | tuple, num_sequences: int) -> Tensor:
+        if isinstance(result, tuple):
+            state = result[1][0] if isinstance(result[1], tuple) else result[1]  # [layers * D, N, H]
+            directions = max(1, self.out_channels // state.size(-1))
+            result = state[-directions:].transpose(0, 1).flatten(1)
+        if result.shape != (num_sequences, self.out_channels):
+            raise ValueError(f"the rnn module gave final states of shape {list(result.shape)}, expected "
+                             f"{[num_sequences, self.out_channels]}.")
+        return result
+
+    def as_torch(self, head: int = 0) -> Module:
+        """A copy of one head's model."""
+        return copy.deepcopy(self.models[head])

@@ -1,0 +1,31 @@
+import torch
+from torch import Tensor
+
+from torch_goat.sequence.cells import TORCH_MODULES, RNNWeights
+
+
+def reference(
+    kind: str, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor, weights: RNNWeights
+) -> Tensor:
+    """The oracle: for every node and head, build the sequence and hand it to PyTorch's own RNN."""
+    heads, directions, _, channels = weights.weight_ih.shape
+    hidden = weights.weight_hh.size(-1)
+    rnn = TORCH_MODULES[kind](channels, hidden, bidirectional=directions == 2, device="meta")
+    if weight is None:
+        weight = z.new_ones(source.shape)
+    bounds = ptr.tolist()
+
+    rows = []
+    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+        for head in range(heads):
+            if start == end:
+                rows.append(z.new_zeros(directions * hidden))
+                continue
+            neighbors = z[source[head, start:end], head]  # [n, C]
+            sequence = weight[head, start:end].to(z.dtype).unsqueeze(-1) * neighbors
+            _, state = torch.func.functional_call(rnn, weights.of_torch(head), (sequence,))
+            final = state[0] if kind == "lstm" else state  # [D, H]
+            rows.append(final.flatten())
+    if not rows:
+        return z.new_zeros(0, heads, directions * hidden)
+    return torch.stack(rows).view(-1, heads, directions * hidden)
