@@ -20,16 +20,24 @@ def to_edges(
         num_targets: The number of target nodes.
     """
     if not isinstance(edge_index, Tensor):
-        raise TypeError(f"edge_index must be a tensor, an EdgeIndex or a torch sparse matrix, got "
-                        f"{type(edge_index).__name__}.")
+        raise TypeError(
+            f"edge_index must be a tensor, an EdgeIndex or a torch sparse matrix, got {type(edge_index).__name__}."
+        )
     if is_torch_sparse_tensor(edge_index):
         if edge_attr is not None:
-            raise ValueError("edge_attr cannot go with a sparse adjacency, whose order of edges is its own; put one "
-                             "feature into its values (edge_dim=1) or pass edge_index as [2, E].")
+            raise ValueError(
+                "edge_attr cannot go with a sparse adjacency, whose order of edges is its own; put one "
+                "feature into its values (edge_dim=1) or pass edge_index as [2, E]."
+            )
         if tuple(edge_index.shape) != (num_targets, num_sources):
-            raise ValueError(f"the sparse adjacency has shape {list(edge_index.shape)}, expected [targets, sources] = "
-                             f"{[num_targets, num_sources]}.")
-        edge_index, values = to_edge_index(edge_index)
+            raise ValueError(
+                f"the sparse adjacency has shape {list(edge_index.shape)}, expected [targets, sources] = "
+                f"{[num_targets, num_sources]}."
+            )
+        if edge_index.layout == torch.sparse_coo:  # as it is: coalescing would join multi-edges
+            edge_index, values = edge_index._indices(), edge_index._values()
+        else:
+            edge_index, values = to_edge_index(edge_index)
         edge_index = edge_index.flip(0)
         edge_attr = values if edge_dim == 1 else None
     elif isinstance(edge_index, EdgeIndex):
@@ -51,8 +59,10 @@ def to_edges(
 def _edge_features(edge_attr: Tensor | None, edge_dim: int | None, num_edges: int) -> Tensor | None:
     if edge_dim is None:
         if edge_attr is not None:
-            raise ValueError(f"edge_attr of shape {list(edge_attr.shape)} was given to a layer without edge features; "
-                             f"build it with edge_dim={edge_attr.size(-1) if edge_attr.dim() > 1 else 1}.")
+            raise ValueError(
+                f"edge_attr of shape {list(edge_attr.shape)} was given to a layer without edge features; "
+                f"build it with edge_dim={edge_attr.size(-1) if edge_attr.dim() > 1 else 1}."
+            )
         return None
     if edge_attr is None:
         raise ValueError(f"the layer was built with edge_dim={edge_dim}, but edge_attr is missing.")

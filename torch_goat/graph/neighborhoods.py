@@ -17,6 +17,7 @@ class Neighborhoods(NamedTuple):
     source: Tensor  # [E], by token
     target: Tensor  # [E], by token, ascending
     ptr: Tensor  # [T + 1], target t owns the tokens ptr[t] to ptr[t + 1]
+    num_sources: int  # S
 
     @property
     def num_targets(self) -> int:
@@ -49,7 +50,7 @@ def neighborhoods(
     source, target = edge_index
     edge = torch.argsort(target * num_sources + source, stable=True)  # [E]
     target = target[edge]
-    return Neighborhoods(edge_index, edge_attr, edge, source[edge], target, _ptr(target, num_targets))
+    return Neighborhoods(edge_index, edge_attr, edge, source[edge], target, _ptr(target, num_targets), num_sources)
 
 
 def _ptr(target: Tensor, num_targets: int) -> Tensor:
@@ -58,9 +59,7 @@ def _ptr(target: Tensor, num_targets: int) -> Tensor:
     return ptr
 
 
-def _with_self_loops(
-    edge_index: Tensor, edge_attr: Tensor | None, num_targets: int
-) -> tuple[Tensor, Tensor | None]:
+def _with_self_loops(edge_index: Tensor, edge_attr: Tensor | None, num_targets: int) -> tuple[Tensor, Tensor | None]:
     proper = edge_index[0] != edge_index[1]
     edge_index = edge_index[:, proper]
     loops = torch.arange(num_targets, device=edge_index.device).expand(2, -1)

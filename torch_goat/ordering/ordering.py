@@ -39,8 +39,9 @@ class Ordering:
     def __init__(self, ptr: Tensor, token: Tensor, source: Tensor, score: Tensor, weight: Tensor) -> None:
         shapes = [tuple(value.shape) for value in (token, source, score, weight)]
         if ptr.dim() != 1 or ptr.numel() == 0 or token.dim() != 2 or len(set(shapes)) != 1:
-            raise ValueError(f"an ordering needs ptr [T + 1] and four tensors [K, E], got {tuple(ptr.shape)} and "
-                             f"{shapes}.")
+            raise ValueError(
+                f"an ordering needs ptr [T + 1] and four tensors [K, E], got {tuple(ptr.shape)} and {shapes}."
+            )
         if int(ptr[-1]) != token.size(1):
             raise ValueError(f"the ordering's ptr ends at {int(ptr[-1])}, but there are {token.size(1)} places.")
         self.ptr, self.token, self.source = ptr, token, source
@@ -130,11 +131,13 @@ class Ordering:
         if self.heads != heads:
             raise ValueError(f"the ordering has {self.heads} heads, but the layer has {heads}.")
         if self.num_nodes != hood.num_targets:
-            raise ValueError(f"the ordering is of another graph: it has {self.num_nodes} nodes, this one "
-                             f"{hood.num_targets}.")
+            raise ValueError(
+                f"the ordering is of another graph: it has {self.num_nodes} nodes, this one {hood.num_targets}."
+            )
         if self.device != hood.ptr.device:
-            raise ValueError(f"the ordering is on {self.device}, but the graph is on {hood.ptr.device}; move it with "
-                             f".to().")
+            raise ValueError(
+                f"the ordering is on {self.device}, but the graph is on {hood.ptr.device}; move it with .to()."
+            )
         if not checks_enabled():
             return
         fits = torch.equal(self.ptr, ptr)
@@ -142,8 +145,10 @@ class Ordering:
             inside = int(self.token.min()) >= 0 and int(self.token.max()) < hood.source.numel()
             fits = inside and torch.equal(hood.source[self.token], self.source)
         if not fits:
-            raise ValueError(f"the ordering is of another graph: its {self.token.size(1)} neighbours are not the ones "
-                             f"of this call ({hood.source.numel()} edges with self loops).")
+            raise ValueError(
+                f"the ordering is of another graph: its {self.token.size(1)} neighbours are not the ones "
+                f"of this call ({hood.source.numel()} edges with self loops)."
+            )
 
     def to(self, device: str | torch.device) -> Ordering:
         """A copy on another device."""

@@ -46,7 +46,7 @@ class GATAttention(Module):
         score = _rows((z_src * self.att_src).sum(dim=-1), source)  # [E, K]
         if z_dst is not None:
             score = score + _rows((z_dst * self.att_dst).sum(dim=-1), target)
-        if edge_attr is not None and self.lin_edge is not None:
+        if edge_attr is not None and self.lin_edge is not None and self.att_edge is not None:
             weight = self.lin_edge.weight.view(self.heads, self.channels, -1)  # [K, C, D]
             # w_e (W_e e) = (w_e W_e) e: no [E, K, C] in between.
             score = score + edge_attr @ (weight * self.att_edge.unsqueeze(-1)).sum(dim=1).t()
@@ -92,8 +92,8 @@ class EdgeAttention(Module):
 
     def reset_parameters(self) -> None:
         for child in self.module.modules():
-            if child is not self and callable(getattr(child, "reset_parameters", None)):
-                child.reset_parameters()
+            if callable(reset := getattr(child, "reset_parameters", None)):
+                reset()
 
     def forward(
         self, z_src: Tensor, z_dst: Tensor | None, source: Tensor, target: Tensor, edge_attr: Tensor | None
@@ -105,8 +105,10 @@ class EdgeAttention(Module):
             state_dst = _rows(z_dst.flatten(1), target).view(-1, *z_dst.shape[1:])
         score = self.module(state_dst, state_src, edge_attr)
         if score.shape != state_src.shape[:2]:
-            raise ValueError(f"the attention module returned scores of shape {list(score.shape)}, expected [edges, "
-                             f"heads] = {list(state_src.shape[:2])}.")
+            raise ValueError(
+                f"the attention module returned scores of shape {list(score.shape)}, expected [edges, "
+                f"heads] = {list(state_src.shape[:2])}."
+            )
         return score
 
 

@@ -26,8 +26,7 @@ class RNNAggregation(Aggregation):
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, rnn: str = "lstm", bidirectional: bool = False,
-        backend: str = "auto",
+        self, in_channels: int, out_channels: int, rnn: str = "lstm", bidirectional: bool = False, backend: str = "auto"
     ) -> None:
         super().__init__()
         self.in_channels, self.out_channels = in_channels, out_channels
@@ -37,8 +36,13 @@ class RNNAggregation(Aggregation):
         self.rnn.reset_parameters()
 
     def forward(
-        self, x: Tensor, index: Tensor | None = None, ptr: Tensor | None = None, dim_size: int | None = None,
-        dim: int = -2, max_num_elements: int | None = None,
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        ptr: Tensor | None = None,
+        dim_size: int | None = None,
+        dim: int = -2,
+        max_num_elements: int | None = None,
     ) -> Tensor:
         """Aggregates; ``max_num_elements`` is PyG's padding width and is not needed here."""
         if x.dim() != 2 or x.size(-1) != self.in_channels:
@@ -48,7 +52,8 @@ class RNNAggregation(Aggregation):
         if ptr is not None:
             source = torch.arange(x.size(0), device=x.device)
         else:
-            assert index is not None and dim_size is not None  # Aggregation.__call__ sees to both
+            assert index is not None  # Aggregation.__call__ sees to both
+            assert dim_size is not None
             check_range("index", index, dim_size)
             source = torch.argsort(index, stable=True)
             ptr = index.new_zeros(dim_size + 1)

@@ -1,5 +1,6 @@
 """What the three recurrent cells have in common, and what PyTorch calls them."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 
 # Kind -> how many gates of `hidden` rows stand in one weight matrix, in PyTorch's order.
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}  # i f g o | r z n | h
-TORCH_MODULES: dict[str, type[torch.nn.RNNBase]] = {
+TORCH_MODULES: dict[str, Callable[..., torch.nn.RNNBase]] = {
     "lstm": torch.nn.LSTM,
     "gru": torch.nn.GRU,
     "rnn": torch.nn.RNN,

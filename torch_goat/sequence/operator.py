@@ -1,7 +1,7 @@
 """The ragged RNN as one operator of PyTorch: kernels compute it, autograd and ``torch.compile`` see a single node.
 
-As ``W_ih (alpha W_1 h_j) = alpha (W_ih W_1 h_j)``, the input projection runs once per node and not once per edge, before
-the operator; in it, a step gathers one row, scales it and goes on.
+As ``W_ih (alpha W_1 h_j) = alpha (W_ih W_1 h_j)``, the input projection runs once per node and not once per edge,
+before the operator; in it, a step gathers one row, scales it and goes on.
 """
 
 from typing import Any
@@ -41,16 +41,32 @@ def project_and_run(
     schema=f"({_INPUTS}, str kind, str backend, bool save) -> (Tensor, Tensor[])",
 )
 def ragged_rnn(
-    projected: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor, weight_hh: Tensor, bias_ih: Tensor,
-    bias_hh: Tensor, kind: str, backend: str, save: bool,
+    projected: Tensor,
+    source: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor,
+    bias_hh: Tensor,
+    kind: str,
+    backend: str,
+    save: bool,
 ) -> tuple[Tensor, list[Tensor]]:
     return KERNELS[backend].forward(kind, projected, source, weight, ptr, weight_hh, bias_ih, bias_hh, save)
 
 
 @ragged_rnn.register_fake
 def _(
-    projected: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor, weight_hh: Tensor, bias_ih: Tensor,
-    bias_hh: Tensor, kind: str, backend: str, save: bool,
+    projected: Tensor,
+    source: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor,
+    bias_hh: Tensor,
+    kind: str,
+    backend: str,
+    save: bool,
 ) -> tuple[Tensor, list[Tensor]]:
     heads, _, directions, _ = projected.shape
     out = projected.new_empty(ptr.size(0) - 1, heads, directions * weight_hh.size(-1))
@@ -64,21 +80,38 @@ def _(
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def ragged_rnn_backward(
-    grad: Tensor, projected: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor, weight_hh: Tensor,
-    bias_ih: Tensor, bias_hh: Tensor, saved: list[Tensor], kind: str, backend: str,
+    grad: Tensor,
+    projected: Tensor,
+    source: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor,
+    bias_hh: Tensor,
+    saved: list[Tensor],
+    kind: str,
+    backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return KERNELS[backend].backward(
-        kind, grad, projected, source, weight, ptr, weight_hh, bias_ih, bias_hh, saved
-    )
+    return KERNELS[backend].backward(kind, grad, projected, source, weight, ptr, weight_hh, bias_ih, bias_hh, saved)
 
 
 @ragged_rnn_backward.register_fake
 def _(
-    grad: Tensor, projected: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor, weight_hh: Tensor,
-    bias_ih: Tensor, bias_hh: Tensor, saved: list[Tensor], kind: str, backend: str,
+    grad: Tensor,
+    projected: Tensor,
+    source: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor,
+    bias_hh: Tensor,
+    saved: list[Tensor],
+    kind: str,
+    backend: str,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    empty = [value.new_empty(value.shape) for value in (projected, weight_hh, bias_ih, bias_hh)]
-    return empty[0], weight_hh.new_empty(source.shape), *empty[1:]
+    grad_weight = weight_hh.new_empty(source.shape)
+    recurrent, *biases = (torch.empty_like(value) for value in (weight_hh, bias_ih, bias_hh))
+    return torch.empty_like(projected), grad_weight, recurrent, biases[0], biases[1]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, list[Tensor]]) -> None:

@@ -1,5 +1,6 @@
 import copy
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -36,8 +37,8 @@ class PackedRNN(Module):
 
     def reset_parameters(self) -> None:
         for child in self.models.modules():
-            if callable(getattr(child, "reset_parameters", None)):
-                child.reset_parameters()
+            if callable(reset := getattr(child, "reset_parameters", None)):
+                reset()
 
     def forward(self, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor) -> Tensor:
         """Reads every run, with the shapes of :class:`~torch_goat.sequence.RaggedRNN`."""
@@ -59,14 +60,16 @@ class PackedRNN(Module):
             rows.append(self._final(model(PackedSequence(token, sizes)), targets.numel()))
         return out.index_copy(0, targets, torch.stack(rows, dim=1).to(out.dtype))
 
-    def _final(self, result: Tensor | tuple, num_sequences: int) -> Tensor:
+    def _final(self, result: Any, num_sequences: int) -> Tensor:
         if isinstance(result, tuple):
             state = result[1][0] if isinstance(result[1], tuple) else result[1]  # [layers * D, N, H]
             directions = max(1, self.out_channels // state.size(-1))
             result = state[-directions:].transpose(0, 1).flatten(1)
         if result.shape != (num_sequences, self.out_channels):
-            raise ValueError(f"the rnn module gave final states of shape {list(result.shape)}, expected "
-                             f"{[num_sequences, self.out_channels]}.")
+            raise ValueError(
+                f"the rnn module gave final states of shape {list(result.shape)}, expected "
+                f"{[num_sequences, self.out_channels]}."
+            )
         return result
 
     def as_torch(self, head: int = 0) -> Module:

@@ -1,12 +1,12 @@
+import itertools
+
 import torch
 from torch import Tensor
 
 from torch_goat.sequence.cells import TORCH_MODULES, RNNWeights
 
 
-def reference(
-    kind: str, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor, weights: RNNWeights
-) -> Tensor:
+def reference(kind: str, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor, weights: RNNWeights) -> Tensor:
     """The oracle: for every node and head, build the sequence and hand it to PyTorch's own RNN."""
     heads, directions, _, channels = weights.weight_ih.shape
     hidden = weights.weight_hh.size(-1)
@@ -16,7 +16,7 @@ def reference(
     bounds = ptr.tolist()
 
     rows = []
-    for start, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for start, end in itertools.pairwise(bounds):
         for head in range(heads):
             if start == end:
                 rows.append(z.new_zeros(directions * hidden))

@@ -24,7 +24,12 @@ class RaggedRNN(Module):
     """
 
     def __init__(
-        self, kind: str, in_channels: int, out_channels: int, heads: int = 1, bidirectional: bool = True,
+        self,
+        kind: str,
+        in_channels: int,
+        out_channels: int,
+        heads: int = 1,
+        bidirectional: bool = True,
         backend: str = "auto",
     ) -> None:
         super().__init__()
@@ -33,8 +38,10 @@ class RaggedRNN(Module):
         if out_channels < 1 or heads < 1:
             raise ValueError(f"out_channels and heads must be at least 1, got {out_channels} and {heads}.")
         if bidirectional and out_channels % 2:
-            raise ValueError(f"out_channels={out_channels} is odd, but a bidirectional RNN gives each direction half of "
-                             f"it; choose an even width or bidirectional=False.")
+            raise ValueError(
+                f"out_channels={out_channels} is odd, but a bidirectional RNN gives each direction half of it; "
+                f"choose an even width or bidirectional=False."
+            )
         self.kind, self.in_channels, self.out_channels, self.heads = kind, in_channels, out_channels, heads
         self.bidirectional, self.backend = bidirectional, check_backend(backend)
         directions = 2 if bidirectional else 1
@@ -73,5 +80,7 @@ class RaggedRNN(Module):
         return RNNWeights(self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
     def __repr__(self) -> str:
-        return (f"{type(self).__name__}({self.kind!r}, {self.in_channels}, {self.out_channels}, heads={self.heads}, "
-                f"bidirectional={self.bidirectional})")
+        return (
+            f"{type(self).__name__}({self.kind!r}, {self.in_channels}, {self.out_channels}, heads={self.heads}, "
+            f"bidirectional={self.bidirectional})"
+        )

@@ -23,18 +23,33 @@ class Kernel(Protocol):
         """Why the kernel cannot run on this machine, or ``None``."""
 
     def forward(
-        self, kind: str, projected: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor,
-        weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor, save: bool,
+        self,
+        kind: str,
+        projected: Tensor,
+        source: Tensor,
+        weight: Tensor | None,
+        ptr: Tensor,
+        weight_hh: Tensor,
+        bias_ih: Tensor,
+        bias_hh: Tensor,
+        save: bool,
     ) -> tuple[Tensor, list[Tensor]]:
         """The final states and, if ``save``, what the backward needs."""
 
     def backward(
-        self, kind: str, grad: Tensor, projected: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor,
-        weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor, saved: list[Tensor],
+        self,
+        kind: str,
+        grad: Tensor,
+        projected: Tensor,
+        source: Tensor,
+        weight: Tensor | None,
+        ptr: Tensor,
+        weight_hh: Tensor,
+        bias_ih: Tensor,
+        bias_hh: Tensor,
+        saved: list[Tensor],
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Gradients of ``projected``, ``weight`` ``[K, E]``, ``weight_hh``, ``bias_ih`` and ``bias_hh``."""
 
-    def saved_like(
-        self, kind: str, projected: Tensor, source: Tensor, weight_hh: Tensor
-    ) -> list[Tensor]:
+    def saved_like(self, kind: str, projected: Tensor, source: Tensor, weight_hh: Tensor) -> list[Tensor]:
         """Empty tensors shaped as ``saved``, for tracing without data."""

@@ -59,8 +59,15 @@ def _gather(
 
 
 def forward(
-    kind: str, projected: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor,
-    weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor, save: bool,
+    kind: str,
+    projected: Tensor,
+    source: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor,
+    bias_hh: Tensor,
+    save: bool,
 ) -> tuple[Tensor, list[Tensor]]:
     heads, _, directions, _ = projected.shape
     hidden = weight_hh.size(-1)
@@ -82,8 +89,16 @@ def forward(
 
 
 def backward(
-    kind: str, grad: Tensor, projected: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor,
-    weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor, saved: list[Tensor],
+    kind: str,
+    grad: Tensor,
+    projected: Tensor,
+    source: Tensor,
+    weight: Tensor | None,
+    ptr: Tensor,
+    weight_hh: Tensor,
+    bias_ih: Tensor,
+    bias_hh: Tensor,
+    saved: list[Tensor],
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     heads, _, directions, _ = projected.shape
     hidden = weight_hh.size(-1)

@@ -1,0 +1,44 @@
+# make demo   train GOAT, GAT and GraphSAGE-LSTM on a small graph and compare them
+# make test   all tests, lint and type check
+# make docs   the documentation with the API reference, in build/docs
+# make bench  the layer's time and memory beside GATConv's, in build/bench
+# All of them set up .venv first, once.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PINS := requirements.txt
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint $(PINS)
+
+.PHONY: demo test docs bench lint clean
+.DEFAULT_GOAL := demo
+
+.venv/pip:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v <= (3, 13) else f"torch-goat needs Python 3.11 to 3.13, but $(PYTHON) is {v[0]}.{v[1]}; run make PYTHON=python3.12")'
+	@echo "Setting up .venv (a few minutes, once) ..."
+	@$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/%: .venv/pip pyproject.toml $(PINS)
+	@$(INSTALL) --editable '.[$*]'
+	@touch $@
+
+demo: .venv/cli
+	@$(BIN)/goat demo
+
+test: .venv/test lint
+	$(BIN)/pytest -n auto
+
+lint: .venv/test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: .venv/docs
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	@echo "Open build/docs/index.html"
+
+bench: .venv/bench
+	$(BIN)/python benchmarks/layer.py --out build/bench
+
+clean:
+	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

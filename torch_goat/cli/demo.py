@@ -1,0 +1,58 @@
+from collections.abc import Callable
+from typing import Annotated
+
+import torch
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from torch.nn import Module
+from torch_geometric.nn import GAT
+
+from torch_goat.datasets import top2
+from torch_goat.models import GraphSAGELSTM
+from torch_goat.nn import GOAT
+from torch_goat.training import fit
+
+MODELS: dict[str, Callable[[], Module]] = {
+    "GOAT": lambda: GOAT(1, 32, num_layers=2, out_channels=2, heads=2),
+    "GAT": lambda: GAT(1, 32, num_layers=2, out_channels=2, heads=2),
+    "GraphSAGE-LSTM": lambda: GraphSAGELSTM(1, 32, num_layers=2, out_channels=2),
+}
+
+
+def demo(
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs for each model.")] = 300,
+    seed: Annotated[int, typer.Option(help="Seed of the graph and the weights.")] = 0,
+) -> None:
+    """Train GOAT, GAT and GraphSAGE-LSTM on one Top-2 pooling graph and compare them.
+
+    Example: goat demo --epochs 100
+    """
+    console = Console()
+    data = top2(seed)
+    console.print(
+        f"Top-2 pooling: {data.num_nodes} nodes, {data.num_edges // 2} edges, 2 classes; is the combined value of the "
+        f"two largest features within two hops above the median?"
+    )
+    table = Table("model", title=f"Test accuracy after {epochs} epochs, seed {seed}")
+    for name in ("accuracy (%)", "best epoch", "time (s)"):
+        table.add_column(name, justify="right")
+    columns = (
+        TextColumn("{task.description:<15}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console) as bars:
+        for name, build in MODELS.items():
+            torch.manual_seed(seed)
+            bar = bars.add_task(name, total=epochs, note="")
+
+            def advance(epoch: int, accuracy: float, bar: TaskID = bar) -> None:
+                bars.update(bar, completed=epoch, note=f"validation {100 * accuracy:.1f} %")
+
+            result = fit(build(), data, epochs=epochs, progress=advance)
+            table.add_row(name, f"{100 * result.test_accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}")
+    console.print(table)

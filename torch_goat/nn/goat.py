@@ -1,0 +1,187 @@
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch.nn import Linear
+from torch_geometric.data import Data
+from torch_geometric.nn.models.basic_gnn import BasicGNN
+
+from torch_goat.nn.goat_conv import GOATConv
+from torch_goat.ordering import Ordering
+
+
+class GOAT(BasicGNN):
+    r"""A graph neural network of :class:`~torch_goat.nn.GOATConv` layers, with PyG's options for such networks.
+
+    Unlike PyG's own, it ends in a linear layer whenever ``out_channels`` is given: the output of an RNN lies in
+    :math:`(-1, 1)`, and numbers of classes are odd.
+
+    Args:
+        in_channels: The width of the input, or ``-1`` to take it from the first call.
+        hidden_channels: The width of each layer's output, all heads together.
+        num_layers: The number of layers.
+        out_channels: The width of the output; ``hidden_channels`` and no linear layer if ``None``.
+        dropout: The probability of dropping a hidden element, and a coefficient in a layer.
+        act: The activation after each layer, by PyG's names.
+        act_first: Whether it comes before the normalisation.
+        act_kwargs: Options of the activation.
+        norm: The normalisation after each layer, by PyG's names.
+        norm_kwargs: Options of the normalisation.
+        jk: Jumping knowledge: ``None``, ``"last"``, ``"cat"``, ``"max"`` or ``"lstm"``.
+        **kwargs: Options of :class:`~torch_goat.nn.GOATConv`, ``heads`` among them.
+    """
+
+    supports_edge_weight: Final[bool] = False
+    supports_edge_attr: Final[bool] = True
+
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        num_layers: int,
+        out_channels: int | None = None,
+        dropout: float = 0.0,
+        act: Any = "relu",
+        act_first: bool = False,
+        act_kwargs: dict[str, Any] | None = None,
+        norm: Any = None,
+        norm_kwargs: dict[str, Any] | None = None,
+        jk: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        # With jumping knowledge, PyG ends in a linear layer by itself; "last" is that and nothing more.
+        jk = "last" if jk is None and out_channels is not None else jk
+        super().__init__(
+            in_channels,
+            hidden_channels,
+            num_layers,
+            out_channels,
+            dropout,
+            act,
+            act_first,
+            act_kwargs,
+            norm,
+            norm_kwargs,
+            jk,
+            **kwargs,
+        )
+
+    def init_conv(self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any) -> GOATConv:
+        heads = kwargs.get("heads", 1)
+        if kwargs.get("head_pooling", "cat") == "cat":
+            if out_channels % heads:
+                raise ValueError(
+                    f"hidden_channels={out_channels} is not divisible by heads={heads}; choose another "
+                    f"width or head_pooling='sum' or 'mean'."
+                )
+            out_channels //= heads
+        return GOATConv(in_channels, out_channels, dropout=self.dropout.p, **kwargs)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        batch: Tensor | None = None,
+        batch_size: int | None = None,
+        num_sampled_nodes_per_hop: list[int] | None = None,
+        num_sampled_edges_per_hop: list[int] | None = None,
+        *,
+        orderings: Sequence[Ordering | None] | None = None,
+        return_orderings: bool = False,
+    ) -> Any:
+        """Runs the network.
+
+        Args:
+            x: The node features ``[N, in_channels]``.
+            edge_index: The edges, in any form that :class:`~torch_goat.nn.GOATConv` takes.
+            edge_attr: The edge features.
+            batch: The graph of each node, for normalisations that ask for it.
+            batch_size: The number of graphs.
+            num_sampled_nodes_per_hop: As in PyG's loaders, to trim each layer to what later ones read.
+            num_sampled_edges_per_hop: Likewise.
+            orderings: One ordering to replay per layer (``None``: sort).
+            return_orderings: Whether to return ``(out, orderings)``.
+        """
+        if orderings is not None and len(orderings) != self.num_layers:
+            raise ValueError(f"orderings has {len(orderings)} entries, but there are {self.num_layers} GOAT layers.")
+        states, used = [], []
+        for layer, conv in enumerate(self.convs):
+            if num_sampled_nodes_per_hop is not None:
+                x, edge_index, edge_attr = self._trim(
+                    layer, num_sampled_nodes_per_hop, num_sampled_edges_per_hop, x, edge_index, edge_attr
+                )
+            replay = None if orderings is None else orderings[layer]
+            x = conv(x, edge_index, edge_attr, ordering=replay, return_ordering=return_orderings)
+            if return_orderings:
+                x, ordering = x
+                used.append(ordering)
+            x = self._after(layer, x, batch, batch_size)
+            states.append(x)
+        if hasattr(self, "jk"):
+            x = self.jk(states)
+        if hasattr(self, "lin"):
+            x = self.lin(x)
+        return (x, used) if return_orderings else x
+
+    def _after(self, layer: int, x: Tensor, batch: Tensor | None = None, batch_size: int | None = None) -> Tensor:
+        """Normalisation, activation and dropout; nothing after a last layer that is the output."""
+        if layer == self.num_layers - 1 and self.jk_mode is None:
+            return x
+        if self.act is not None and self.act_first:
+            x = self.act(x)
+        norm = self.norms[layer]
+        x = norm(x, batch, batch_size) if self.supports_norm_batch else norm(x)
+        if self.act is not None and not self.act_first:
+            x = self.act(x)
+        return self.dropout(x)
+
+    @torch.no_grad()
+    def inference(
+        self,
+        loader: Iterable[Data],
+        x: Tensor,
+        *,
+        device: str | torch.device | None = None,
+        embedding_device: str | torch.device = "cpu",
+    ) -> Tensor:
+        """The output of all nodes, layer by layer, over batches of nodes with all their neighbours.
+
+        Args:
+            loader: Any iterable, read once per layer, of batches with ``n_id`` (the node numbers of a batch, those
+                that it computes first), ``batch_size`` (how many these are) and ``edge_index`` (all edges into them,
+                in the numbering of ``n_id``), and ``edge_attr`` if the layers read it. Together the batches must
+                compute every node once. PyG's ``NeighborLoader`` with ``num_neighbors=[-1]`` is one.
+            x: The features of all nodes ``[N, in_channels]``.
+            device: Where the layers run; where the model is if ``None``.
+            embedding_device: Where the states of all nodes are kept between layers.
+        """
+        if self.training:
+            raise ValueError("inference is for evaluation; call model.eval() first.")
+        device = device or next(self.parameters()).device
+        states, joined = x.to(embedding_device), []
+        for layer, conv in enumerate(self.convs):
+            after, seen = torch.empty(0), torch.zeros(x.size(0), dtype=torch.long)
+            for batch in loader:
+                edge_attr = batch.edge_attr.to(device) if self.convs[0].edge_dim is not None else None
+                near = states[batch.n_id.to(embedding_device)].to(device)
+                here = conv((near, near[: batch.batch_size]), batch.edge_index.to(device), edge_attr)
+                here = self._after(layer, here)
+                own = batch.n_id[: batch.batch_size].cpu()
+                if not bool(seen.any()):
+                    after = here.new_empty(x.size(0), here.size(1), device=embedding_device)
+                after[own.to(embedding_device)] = here.to(embedding_device)
+                seen[own] += 1
+            if not bool((seen == 1).all()):
+                node = int((seen != 1).nonzero()[0])
+                raise ValueError(f"the loader computes node {node} {int(seen[node])} times, expected every node once.")
+            states = after
+            joined.append(states)
+        if hasattr(self, "jk"):
+            states = self.jk([state.to(device) for state in joined])
+        return self._linear(states, device).to(embedding_device)
+
+    def _linear(self, x: Tensor, device: str | torch.device) -> Tensor:
+        lin: Linear | None = getattr(self, "lin", None)
+        return x if lin is None else lin(x.to(device))

@@ -1,0 +1,5 @@
+"""Training on one graph."""
+
+from torch_goat.training.fit import FitResult, fit
+
+__all__ = ["FitResult", "fit"]
