@@ -167,7 +167,6 @@ class GOAT(BasicGNN):
                 edge_attr = batch.edge_attr.to(device) if self.convs[0].edge_dim is not None else None
                 near = states[batch.n_id.to(embedding_device)].to(device)
                 here = conv((near, near[: batch.batch_size]), batch.edge_index.to(device), edge_attr)
-                here = self._after(layer, here)
                 own = batch.n_id[: batch.batch_size].cpu()
                 if not bool(seen.any()):
                     after = here.new_empty(x.size(0), here.size(1), device=embedding_device)
@@ -176,7 +175,8 @@ class GOAT(BasicGNN):
             if not bool((seen == 1).all()):
                 node = int((seen != 1).nonzero()[0])
                 raise ValueError(f"the loader computes node {node} {int(seen[node])} times, expected every node once.")
-            states = after
+            # The whole layer at once: some normalisations look at all nodes.
+            states = self._after(layer, after.to(device)).to(embedding_device)
             joined.append(states)
         if hasattr(self, "jk"):
             states = self.jk([state.to(device) for state in joined])

@@ -83,7 +83,7 @@ def forward(
     recurrent = weight_hh.flatten(0, 1).transpose(1, 2)  # [KD, H, G * H]
     states = _STEPS[kind].forward(schedule.steps, gates, recurrent, bias_hh.flatten(0, 1))  # each [KD, E, H]
     out = projected.new_zeros(ptr.numel() - 1, heads, directions, hidden)
-    final = states[0].index_select(1, schedule.last).view(heads, directions, -1, hidden)
+    final = states[0].index_select(1, schedule.last).unflatten(0, (heads, directions))
     out[schedule.nonempty] = final.permute(2, 0, 1, 3).to(out.dtype)
     return out.flatten(2), [gates, *states] if save else []
 
@@ -106,11 +106,11 @@ def backward(
     row, scale = _gather(schedule, projected, source, weight)
     gates, states = saved[0].clone(), saved[1:]
     grad = grad[schedule.nonempty].to(weight_hh.dtype).view(-1, heads, directions, hidden)
-    grad = grad.permute(1, 2, 0, 3).reshape(heads * directions, -1, hidden)  # [KD, T', H], by rank
+    grad = grad.permute(1, 2, 0, 3).flatten(0, 1)  # [KD, T', H], by rank
 
     recurrent = weight_hh.flatten(0, 1)  # [KD, G * H, H]
     grad_hh, grad_bias_hh = _STEPS[kind].backward(schedule.steps, gates, states, grad, recurrent)
-    grad_gates = gates.view(*row.shape, -1)  # [K, D, E, G * H], now gradients
+    grad_gates = gates.view(*row.shape, gates.size(-1))  # [K, D, E, G * H], now gradients
     grad_bias = grad_gates.sum(dim=2)
     grad_bias_hh = grad_bias.clone() if grad_bias_hh is None else grad_bias_hh.view_as(grad_bias)
 

@@ -1,0 +1,471 @@
+import copy
+import pickle
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
+from torch_geometric.nn import HeteroConv
+
+from tests.compare import relative_error
+from tests.graphs import small_graph
+from torch_goat import set_checks
+from torch_goat.nn import GOATConv
+
+N = 10
+
+
+def same_up_to_rounding(value: Tensor, expected: Tensor) -> bool:
+    return relative_error(value, expected) < 1e-5
+
+
+# Shapes and special graphs ------------------------------------------------------------------------------------------
+
+
+def test_heads_are_joined() -> None:
+    x = torch.randn(N, 5)
+    conv = GOATConv(5, 4, heads=3, bias=False)
+    heads = conv(x, small_graph()).view(N, 3, 4)
+    for head_pooling, expected in [("sum", heads.sum(dim=1)), ("mean", heads.mean(dim=1))]:
+        pooled = GOATConv(5, 4, heads=3, bias=False, head_pooling=head_pooling)
+        pooled.load_state_dict(conv.state_dict())
+        assert same_up_to_rounding(pooled(x, small_graph()), expected)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_target_without_neighbours_gets_zeros_plus_bias(bias: bool) -> None:
+    conv = GOATConv(5, 4, heads=2, add_self_loops=False, bias=bias)
+    if bias:
+        torch.nn.init.uniform_(conv.bias)
+    out = conv(torch.randn(N, 5), small_graph())
+    expected = conv.bias.expand(2, -1) if bias else torch.zeros(2, 8)
+    assert torch.equal(out[-2:], expected)
+
+
+@pytest.mark.parametrize("add_self_loops", [True, False])
+@pytest.mark.parametrize("num_nodes", [0, 1, 4])
+def test_a_graph_without_edges(num_nodes: int, add_self_loops: bool) -> None:
+    conv = GOATConv.paper(5, 4, heads=2, add_self_loops=add_self_loops)
+    x = torch.randn(num_nodes, 5, requires_grad=True)
+    out, (edge_index, alpha), ordering = conv(
+        x, torch.empty(2, 0, dtype=torch.long), return_attention_weights=True, return_ordering=True
+    )
+    assert out.shape == (num_nodes, 8)
+    assert edge_index.size(1) == alpha.size(0) == num_nodes * add_self_loops
+    assert bool((alpha == 1).all())
+    assert ordering.num_nodes == num_nodes
+    out.sum().backward()
+    if num_nodes and add_self_loops:
+        sequence = conv.lin_src(x).view(num_nodes, 2, 4)[:, 1].unsqueeze(0)  # one step, one sequence a node
+        state = conv.rnn.as_torch(1)(sequence)[1][0]
+        assert same_up_to_rounding(out[:, 4:], state.transpose(0, 1).flatten(1))
+    else:
+        assert not out.any()
+
+
+def test_a_self_loop_that_is_there_is_replaced() -> None:
+    edges = torch.tensor([[0, 1], [1, 2]])
+    loops = torch.tensor([[0, 1, 1, 2, 2], [1, 2, 1, 2, 2]])
+    conv, x = GOATConv(5, 4), torch.randn(3, 5)
+    assert torch.equal(conv(x, edges), conv(x, loops))
+    conv.add_self_loops = False
+    assert not torch.equal(conv(x, edges), conv(x, loops))
+
+
+def test_multi_edges_are_read_once_each() -> None:
+    conv, x = GOATConv(5, 4), torch.randn(3, 5)
+    once, thrice = torch.tensor([[0], [1]]), torch.tensor([[0, 0, 0], [1, 1, 1]])
+    ordering = conv(x, thrice, return_ordering=True)[1]
+    assert sorted(ordering.neighbors(1).tolist()) == [0, 0, 0, 1]
+    assert relative_error(conv(x, once)[1], conv(x, thrice)[1]) > 1e-3
+
+
+def test_a_hub() -> None:
+    leaves = 3000
+    edge_index = torch.stack([torch.arange(1, leaves + 1), torch.zeros(leaves, dtype=torch.long)])
+    conv = GOATConv(3, 2).double()
+    x = torch.randn(leaves + 1, 3, dtype=torch.double)
+    out, ordering = conv(x, edge_index, return_ordering=True)
+    tokens = ordering.weights(0).unsqueeze(-1) * conv.lin_src(x)[ordering.neighbors(0)]
+    assert relative_error(out[0] - conv.bias, conv.rnn.as_torch()(tokens)[1][0].flatten()) < 1e-10
+
+
+def test_batched_graphs_do_not_meet() -> None:
+    conv = GOATConv(5, 4, heads=2).double()
+    graphs = [Data(torch.randn(N, 5, dtype=torch.double), small_graph(seed=seed)) for seed in range(3)]
+    batch = Batch.from_data_list(graphs)
+    out = conv(batch.x, batch.edge_index)
+    expected = torch.cat([conv(graph.x, graph.edge_index) for graph in graphs])
+    assert relative_error(out, expected) < 1e-12
+
+
+# Bipartite ----------------------------------------------------------------------------------------------------------
+
+
+def test_mini_batches_equal_the_whole_graph() -> None:
+    conv = GOATConv(5, 4, heads=2).double()
+    x, edge_index = torch.randn(N, 5, dtype=torch.double), small_graph()
+    whole = conv(x, edge_index)
+    wanted = torch.tensor([6, 2, 8])
+    inner = torch.isin(edge_index[1], wanted)
+    others = edge_index[0, inner][~torch.isin(edge_index[0, inner], wanted)].unique()
+    n_id = torch.cat([wanted, others])
+    local = torch.full((N,), -1).scatter(0, n_id, torch.arange(n_id.numel()))
+    batch_edges = local[edge_index[:, inner]]
+    for pair in [(x[n_id], x[wanted]), (x[n_id], None)]:
+        out = conv(pair, batch_edges, size=(n_id.numel(), 3))
+        assert relative_error(out, whole[wanted]) < 1e-12
+
+
+@pytest.mark.parametrize("attention", ["gat", "gatv2"])
+@pytest.mark.parametrize("targets", [True, False])
+def test_different_node_sets(targets: bool, attention: str) -> None:
+    conv = GOATConv((5, 3), 4, heads=2, add_self_loops=False, attention=attention)
+    x = (torch.randn(4, 5), torch.randn(2, 3) if targets else None)
+    edge_index = torch.tensor([[0, 1, 2, 3, 3], [0, 0, 0, 1, 1]])
+    out, ordering = conv(x, edge_index, size=(4, 2), return_ordering=True)
+    assert out.shape == (2, 8)
+    assert sorted(ordering.neighbors(1).tolist()) == [3, 3]
+
+
+def test_a_pair_with_self_loops_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"in_channels=\(5, 3\) means that.*add_self_loops=False"):
+        GOATConv((5, 3), 4)
+
+
+def test_hetero_conv() -> None:
+    data = HeteroData()
+    data["paper"].x, data["author"].x = torch.randn(6, 5), torch.randn(3, 4)
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    data["author", "writes", "paper"].edge_index = torch.tensor([[0, 1, 2, 2], [0, 0, 3, 5]])
+    data["paper", "has", "author"].edge_index = data["author", "writes", "paper"].edge_index.flip(0)
+    convs = {
+        ("paper", "cites", "paper"): GOATConv(-1, 4),
+        ("author", "writes", "paper"): GOATConv((-1, -1), 4, add_self_loops=False),
+        ("paper", "has", "author"): GOATConv((-1, -1), 4, add_self_loops=False),
+    }
+    out = HeteroConv(convs, aggr="sum")(data.x_dict, data.edge_index_dict)
+    first, second, _ = convs.values()
+    expected = first(data["paper"].x, data["paper", "cites", "paper"].edge_index)
+    expected = expected + second(
+        (data["author"].x, data["paper"].x), data["author", "writes", "paper"].edge_index
+    )
+    assert same_up_to_rounding(out["paper"], expected)
+
+
+# Attention, dropout, residual, selection ----------------------------------------------------------------------------
+
+
+def test_attention_weights_are_by_input_edge() -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=3), torch.randn(N, 5), small_graph()
+    out, (edges, alpha) = conv(x, edge_index, return_attention_weights=True)
+    proper = edge_index[:, edge_index[0] != edge_index[1]]
+    assert torch.equal(edges, torch.cat([proper, torch.arange(N).expand(2, -1)], dim=1))
+    total = torch.zeros(N, 3).index_add(0, edges[1], alpha)
+    assert torch.allclose(total, torch.ones(N, 3))
+    ordering = conv(x, edge_index, return_ordering=True)[1]
+    for node in range(N):
+        of_node = {int(j): a for (j, i), a in zip(edges.t().tolist(), alpha[:, 1], strict=True) if i == node}
+        for neighbor, weight in zip(ordering.neighbors(node, 1).tolist(), ordering.weights(node, 1), strict=True):
+            assert torch.equal(of_node[neighbor], weight)
+
+
+def test_dropout_acts_on_coefficients_in_training_only() -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2, dropout=0.5), torch.randn(N, 5), small_graph()
+    trained, (_, alpha), ordering = conv(x, edge_index, return_attention_weights=True, return_ordering=True)
+    conv.eval()
+    out, (_, eval_alpha), eval_ordering = conv(x, edge_index, return_attention_weights=True, return_ordering=True)
+    assert torch.equal(alpha, eval_alpha)
+    assert ordering == eval_ordering
+    assert not torch.equal(trained, out)
+    conv.dropout = 1.0  # every input is zero: the RNN sees only its biases, and only the number of steps
+    conv.train()
+    blind = conv(x, edge_index)
+    assert torch.equal(blind, conv(torch.randn(N, 5), edge_index))
+
+
+def test_residual_adds_a_linear_map_of_the_target() -> None:
+    conv, x = GOATConv(5, 4, heads=2, residual=True), torch.randn(N, 5)
+    out = conv(x, small_graph())
+    linear = conv.res(x)
+    conv.res = None
+    assert same_up_to_rounding(out, conv(x, small_graph()) + linear)
+
+
+@pytest.mark.parametrize("selection", ["random", "top"])
+def test_selection_runs_over_what_is_kept(selection: str) -> None:
+    conv = GOATConv(5, 4, heads=2, max_neighbors=2, neighbor_selection=selection).eval()
+    x, edge_index = torch.randn(N, 5), small_graph()
+    out, (edges, alpha), ordering = conv(x, edge_index, return_attention_weights=True, return_ordering=True)
+    assert torch.allclose(torch.zeros(N, 2).index_add(0, edges[1], alpha), torch.ones(N, 2))
+    full = GOATConv(5, 4, heads=2)
+    full.load_state_dict(conv.state_dict())
+    full_ordering = full(x, edge_index, return_ordering=True)[1]
+    for node in range(N):
+        for head in range(2):
+            kept, every = (o.neighbors(node, head).tolist() for o in (ordering, full_ordering))
+            others = [j for j in every if j != node]
+            assert node in kept
+            assert len(kept) == 1 + min(2, len(others))
+            if selection == "top":
+                assert [j for j in kept if j != node] == others[:2]
+    assert torch.equal(out, conv(x, edge_index))
+
+
+def test_random_selection_changes_in_training_only() -> None:
+    conv = GOATConv(5, 4, max_neighbors=1)
+    edge_index = torch.stack([torch.arange(1, N), torch.zeros(N - 1, dtype=torch.long)])
+    draws = {conv(torch.randn(N, 5), edge_index, return_ordering=True)[1].source.sum().item() for _ in range(30)}
+    assert len(draws) > 3
+    conv.eval()
+    draws = {conv(torch.randn(N, 5), edge_index, return_ordering=True)[1].source.sum().item() for _ in range(30)}
+    assert len(draws) == 1
+
+
+# Replaying an ordering ----------------------------------------------------------------------------------------------
+
+
+def test_replayed_order_with_present_coefficients() -> None:
+    x, edge_index = torch.randn(N, 5), small_graph()
+    first, second = GOATConv(5, 4, heads=2), GOATConv(5, 4, heads=2)
+    ordering = first(x, edge_index, return_ordering=True)[1]
+    assert torch.equal(first(x, edge_index, ordering=ordering), first(x, edge_index))
+    out, (_, alpha), replayed = second(
+        x, edge_index, ordering=ordering, return_attention_weights=True, return_ordering=True
+    )
+    own, (_, own_alpha), own_ordering = second(x, edge_index, return_attention_weights=True, return_ordering=True)
+    assert replayed == ordering
+    assert own_ordering != ordering
+    assert torch.allclose(alpha, own_alpha)
+    assert not torch.allclose(out, own)
+    shuffled = torch.randperm(edge_index.size(1))
+    assert torch.equal(second(x, edge_index[:, shuffled], ordering=ordering), out)
+
+
+def test_top_selection_replays() -> None:
+    conv = GOATConv(5, 4, heads=2, max_neighbors=2, neighbor_selection="top")
+    x, edge_index = torch.randn(N, 5), small_graph()
+    out, ordering = conv(x, edge_index, return_ordering=True)
+    assert torch.equal(conv(x, edge_index, ordering=ordering), out)
+
+
+def test_orderings_that_do_not_fit_are_refused() -> None:
+    x, edge_index = torch.randn(N, 5), small_graph()
+    ordering = GOATConv(5, 4, heads=2)(x, edge_index, return_ordering=True)[1]
+    conv = GOATConv(5, 4, heads=2)
+    with pytest.raises(ValueError, match="another graph"):
+        conv(x, small_graph(seed=1), ordering=ordering)
+    with pytest.raises(ValueError, match="another graph: it has 10 nodes, this one 12"):
+        conv(torch.randn(12, 5), edge_index, ordering=ordering)
+    with pytest.raises(ValueError, match="2 heads, but the layer has 1"):
+        GOATConv(5, 4)(x, edge_index, ordering=ordering)
+    with pytest.raises(ValueError, match="random selection"):
+        GOATConv(5, 4, heads=2, max_neighbors=3)(x, edge_index, ordering=ordering)
+    with pytest.raises(ValueError, match="another graph"):
+        GOATConv(5, 4, heads=2, max_neighbors=1, neighbor_selection="top")(x, edge_index, ordering=ordering)
+
+
+# PyTorch and PyG around the layer -----------------------------------------------------------------------------------
+
+
+def test_lazy_width() -> None:
+    lazy, conv = GOATConv(-1, 4, heads=2, residual=True, attention="gatv2"), GOATConv(
+        5, 4, heads=2, residual=True, attention="gatv2"
+    )
+    x = torch.randn(N, 5)
+    lazy(x, small_graph())
+    lazy.load_state_dict(conv.state_dict())
+    assert torch.equal(lazy(x, small_graph()), conv(x, small_graph()))
+
+
+@pytest.mark.parametrize("options", [{}, {"attention": "gatv2", "edge_dim": 3, "rnn": "gru"}])
+def test_copies_are_equal(options, tmp_path) -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2, residual=True, **options), torch.randn(N, 5), small_graph()
+    edge_attr = torch.randn(edge_index.size(1), 3) if options else None
+    out = conv(x, edge_index, edge_attr)
+    loaded = GOATConv(5, 4, heads=2, residual=True, **options)
+    torch.save(conv.state_dict(), tmp_path / "weights.pt")
+    loaded.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
+    for other in (copy.deepcopy(conv), pickle.loads(pickle.dumps(conv)), loaded):  # noqa: S301
+        assert torch.equal(other(x, edge_index, edge_attr), out)
+
+
+def test_reset_draws_new_weights() -> None:
+    conv = GOATConv(5, 4, heads=2, residual=True, attention="gatv2", edge_dim=2)
+    before = {name: value.clone() for name, value in conv.state_dict().items()}
+    conv.reset_parameters()
+    assert all(name == "bias" or not torch.equal(value, before[name]) for name, value in conv.state_dict().items())
+
+
+@pytest.mark.parametrize("options", [{}, {"rnn": "gru", "attention": "gatv2"}])
+def test_compile(options) -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2, **options).double(), torch.randn(N, 5).double(), small_graph()
+    torch._dynamo.reset()
+    compiled = torch.compile(conv, backend="aot_eager")
+    x.requires_grad_()
+    (expected,) = torch.autograd.grad(conv(x, edge_index).square().sum(), x)
+    (found,) = torch.autograd.grad(compiled(x, edge_index).square().sum(), x)
+    assert relative_error(compiled(x, edge_index), conv(x, edge_index)) < 1e-12
+    assert relative_error(found, expected) < 1e-12
+
+
+def test_autocast_keeps_scores_in_float32() -> None:
+    conv, x, edge_index = GOATConv(5, 16, heads=2), torch.randn(N, 5), small_graph()
+    out, ordering = conv(x, edge_index, return_ordering=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        low, low_ordering = conv(x, edge_index, return_ordering=True)
+    assert low_ordering == ordering
+    assert torch.equal(low_ordering.score, ordering.score)
+    assert relative_error(low, out) < 1e-2
+
+
+def test_a_layer_in_bfloat16() -> None:
+    conv, x, edge_index = GOATConv(5, 16, heads=2).bfloat16(), torch.randn(N, 5).bfloat16(), small_graph()
+    out, ordering = conv(x, edge_index, return_ordering=True)
+    assert out.dtype == torch.bfloat16
+    assert ordering.score.dtype == torch.float32
+    wide = copy.deepcopy(conv).double()(x.double(), edge_index)
+    assert relative_error(out, wide) < 2e-2
+
+
+def test_deterministic_algorithms() -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2, edge_dim=1), torch.randn(N, 5), small_graph()
+    edge_attr = torch.randn(edge_index.size(1))
+    torch.use_deterministic_algorithms(True)
+    try:
+        grads = []
+        for _ in range(2):
+            conv.zero_grad()
+            conv(x, edge_index, edge_attr).square().sum().backward()
+            grads.append([parameter.grad.clone() for parameter in conv.parameters()])
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+def explainer(algorithm, model: torch.nn.Module, **config) -> Explainer:
+    return Explainer(
+        model, algorithm, explanation_type="model", edge_mask_type="object",
+        model_config={"mode": "regression", "task_level": "node", "return_type": "raw"}, **config,
+    )  # fmt: skip
+
+
+def test_attention_explainer_reads_the_coefficients() -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2).eval(), torch.randn(N, 5), small_graph()
+    edge_index = edge_index[:, edge_index[0] != edge_index[1]]
+    mask = explainer(AttentionExplainer(), conv)(x, edge_index, index=2).edge_mask
+    _, (_, alpha) = conv(x, edge_index, return_attention_weights=True)
+    into = edge_index[1] == 2
+    assert torch.equal(mask[into], alpha[: edge_index.size(1)].max(dim=-1).values[into])
+
+
+def test_gnn_explainer_masks_the_coefficients() -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2).eval(), torch.randn(N, 5), small_graph()
+    plain = conv(x, edge_index)
+    conv.explain = True
+    conv._loop_mask = edge_index[0] != edge_index[1]
+    conv._apply_sigmoid = False
+    conv._edge_mask = torch.ones(edge_index.size(1))
+    assert torch.equal(conv(x, edge_index), plain)
+    conv._edge_mask = (edge_index[1] != 3).float()  # nothing but itself is left of node 3
+    masked = conv(x, edge_index)
+    changed = (masked != plain).any(dim=1)
+    assert changed.tolist() == [node == 3 for node in range(N)]
+    conv.explain = None
+    explanation = explainer(GNNExplainer(epochs=3), conv, node_mask_type="attributes")(x, edge_index, index=2)
+    assert explanation.edge_mask.shape == (edge_index.size(1),)
+    assert torch.equal(conv(x, edge_index), plain)
+
+
+def test_a_users_attention_and_rnn() -> None:
+    class Dot(torch.nn.Module):
+        def forward(self, target: Tensor, source: Tensor, edge_attr: Tensor | None) -> Tensor:
+            return (target * source).sum(dim=-1)
+
+    def factory(in_channels: int, out_channels: int) -> torch.nn.Module:
+        return torch.nn.GRU(in_channels, out_channels)
+
+    conv = GOATConv(5, 3, heads=2, attention=Dot(), rnn=factory)
+    x, edge_index = torch.randn(N, 5), small_graph()
+    out, ordering = conv(x, edge_index, return_ordering=True)
+    z = conv.lin_src(x).view(N, 2, 3)
+    for node in (0, 3):
+        neighbors = ordering.neighbors(node, 1)
+        assert torch.allclose(ordering.scores(node, 1), z[neighbors, 1] @ z[node, 1], atol=1e-6)
+        sequence = ordering.weights(node, 1).unsqueeze(-1) * z[neighbors, 1]
+        state = conv.rnn.as_torch(1)(sequence)[1].flatten()
+        assert same_up_to_rounding(out[node, 3:] - conv.bias[3:], state)
+
+
+def test_paper_is_the_equations_alone() -> None:
+    conv = GOATConv.paper(5, 4, heads=2, rnn="gru")
+    assert conv.bias is None
+    assert conv.res is None
+    with pytest.raises(ValueError, match="have no residual"):
+        GOATConv.paper(5, 4, residual=True)
+
+
+# Bad input ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rnn": "transformer"}, "rnn must be one of.*got 'transformer'"),
+        ({"attention": "dot"}, "attention must be one of.*got 'dot'"),
+        ({"backend": "tpu"}, "backend must be one of.*got 'tpu'"),
+        ({"out_channels": 5}, "out_channels=5 is odd"),
+        ({"heads": 0}, "at least 1, got 4 and 0"),
+        ({"head_pooling": "max"}, "'cat', 'sum' or 'mean', got 'max'"),
+        ({"neighbor_selection": "last"}, "'random' or 'top', got 'last'"),
+        ({"max_neighbors": 0}, "at least 1 or None, got 0"),
+        ({"dropout": 1.5}, "between 0 and 1, got 1.5"),
+    ],
+)
+def test_bad_options_are_refused(options, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GOATConv(**({"in_channels": 5, "out_channels": 4} | options))
+
+
+EDGES = torch.tensor([[0, 1], [1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"x": torch.ones(3, 4)}, ValueError, "x has 4 channels, but the layer was built for 5"),
+        ({"x": torch.ones(3)}, ValueError, r"two dimensions \[rows, channels\], got shape \[3\]"),
+        ({"x": torch.ones(3, 5, dtype=torch.long)}, TypeError, "floating point dtype, got torch.int64"),
+        ({"x": torch.ones(3, 5).double()}, TypeError, "x is torch.float64, but the layer's weights are torch.float32"),
+        ({"x": [[1.0] * 5] * 3}, TypeError, "x must be a tensor, got list"),
+        ({"x": torch.tensor([[1.0] * 5, [torch.inf] * 5])}, ValueError, "non-finite value in row 1"),
+        ({"edge_index": torch.tensor([[0, 7], [1, 2]])}, IndexError, "node 7, but there are 3 nodes"),
+        ({"x": (torch.ones(2, 5), torch.ones(3, 5))}, ValueError, "3 targets cannot be the first rows of 2 sources"),
+        ({"size": (4, 3)}, ValueError, "size says 4 sources, but x has 3 rows"),
+        ({"x": (torch.ones(3, 5), torch.ones(2, 5)), "size": (3, 1)}, ValueError, "size says 1 targets, but x has 2"),
+        ({"edge_attr": torch.ones(2, 1)}, ValueError, "without edge features"),
+    ],
+)
+def test_bad_calls_are_refused(arguments, error, message: str) -> None:
+    with pytest.raises(error, match=message):
+        GOATConv(5, 4)(**({"x": torch.ones(3, 5), "edge_index": EDGES} | arguments))
+
+
+def test_residual_without_targets_is_refused() -> None:
+    conv = GOATConv((5, 3), 4, add_self_loops=False, residual=True)
+    with pytest.raises(ValueError, match="needs the targets' states"):
+        conv((torch.ones(3, 5), None), EDGES, size=(3, 3))
+
+
+def test_checks_can_be_switched_off() -> None:
+    x = torch.full((3, 5), torch.nan)
+    set_checks(False)
+    try:
+        assert GOATConv(5, 4)(x, EDGES).isnan().any()
+    finally:
+        set_checks(True)
+    with pytest.raises(ValueError, match="non-finite"):
+        GOATConv(5, 4)(x, EDGES)
+    with pytest.raises(TypeError, match="True or False, got 'no'"):
+        set_checks("no")
