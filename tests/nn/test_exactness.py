@@ -26,9 +26,7 @@ def evaluate(conv: GOATConv, backend: str, ordering, x: tuple[Tensor, ...], edge
     dtype = next(conv.parameters()).dtype
     x = tuple(value.detach().to(device, dtype).requires_grad_() for value in x)
     edge_attr = None if edges[1] is None else edges[1].detach().to(device, dtype).requires_grad_()
-    out = conv(
-        x if len(x) > 1 else x[0], edges[0].to(device), edge_attr, ordering=ordering.to(device)
-    )
+    out = conv(x if len(x) > 1 else x[0], edges[0].to(device), edge_attr, ordering=ordering.to(device))
     results = with_gradients(conv, out.cpu(), *x, *([] if edge_attr is None else [edge_attr]))
     return {name: value.cpu() for name, value in results.items()}
 

@@ -148,9 +148,7 @@ def test_hetero_conv() -> None:
     out = HeteroConv(convs, aggr="sum")(data.x_dict, data.edge_index_dict)
     first, second, _ = convs.values()
     expected = first(data["paper"].x, data["paper", "cites", "paper"].edge_index)
-    expected = expected + second(
-        (data["author"].x, data["paper"].x), data["author", "writes", "paper"].edge_index
-    )
+    expected = expected + second((data["author"].x, data["paper"].x), data["author", "writes", "paper"].edge_index)
     assert same_up_to_rounding(out["paper"], expected)
 
 
@@ -270,8 +268,9 @@ def test_orderings_that_do_not_fit_are_refused() -> None:
 
 
 def test_lazy_width() -> None:
-    lazy, conv = GOATConv(-1, 4, heads=2, residual=True, attention="gatv2"), GOATConv(
-        5, 4, heads=2, residual=True, attention="gatv2"
+    lazy, conv = (
+        GOATConv(-1, 4, heads=2, residual=True, attention="gatv2"),
+        GOATConv(5, 4, heads=2, residual=True, attention="gatv2"),
     )
     x = torch.randn(N, 5)
     lazy(x, small_graph())

@@ -157,9 +157,7 @@ def test_operator_is_well_formed(backend: str) -> None:
     _, source, weight, ptr = (value.to(device) for value in runs(2, 5))
     recurrent = [torch.randn(2, 2, 12, *last, dtype=torch.double, device=device) for last in ((3,), (), ())]
     arguments = (projected, source, weight, ptr, *recurrent, "lstm", backend, True)
-    torch.library.opcheck(
-        torch.ops.torch_goat.ragged_rnn, arguments, test_utils=("test_schema", "test_faketensor")
-    )
+    torch.library.opcheck(torch.ops.torch_goat.ragged_rnn, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])

@@ -1,0 +1,167 @@
+"""Time and peak memory of GOATConv beside GATConv, padding and packed ``nn.LSTM``, as ratios from one run.
+
+    python benchmarks/layer.py --threads 1 --graphs Cora --out build/bench
+
+Every subject has 8 heads of width 16 (GOAT: a bidirectional LSTM of 8 per direction), the same input and the same task:
+forward and backward, scores and sorting included. Writes ``layer.json`` and ``layer.md`` into ``--out``.
+"""
+
+import argparse
+import json
+import platform
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+from graphs import Graph, load
+from measure import megabytes, milliseconds
+from torch.nn import LSTM, Module
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+from torch_geometric.nn import GATConv
+from tqdm import tqdm
+
+import torch_goat
+from torch_goat.nn import GOATConv
+
+HEADS, WIDTH = 8, 16
+PACKED_STEPS = 2e6  # head-steps above which packed nn.LSTM takes minutes on a CPU and is measured with one head
+PADDED_GIGABYTES = 4  # states above which padding is not tried
+
+
+def packed(in_channels: int, out_channels: int) -> Module:
+    """What one would write by hand: PyTorch's own LSTM over a packed sequence."""
+    return LSTM(in_channels, out_channels // 2, bidirectional=True)
+
+
+class Padded(Module):
+    """What PyG's LSTMAggregation does: pad to the longest sequence and read the state after the padding."""
+
+    def __init__(self, in_channels: int, out_channels: int) -> None:
+        super().__init__()
+        self.lstm = LSTM(in_channels, out_channels // 2, batch_first=True, bidirectional=True)
+
+    def forward(self, sequence: PackedSequence) -> torch.Tensor:
+        return self.lstm(pad_packed_sequence(sequence, batch_first=True)[0])[0][:, -1]
+
+
+def subjects(graph: Graph, device: torch.device) -> dict[str, Callable[[], Module] | str]:
+    """The layers to measure by name, or why one is left out."""
+    features = graph.num_features
+    found: dict[str, Callable[[], Module] | str] = {"GATConv": lambda: GATConv(features, WIDTH, HEADS)}
+    for backend, status in torch_goat.backends().items():
+        if backend != "reference" and status.available and (backend == "triton") <= (device.type == "cuda"):
+            if backend == "cpu" and device.type != "cpu":
+                continue
+            found[f"GOATConv {backend}"] = lambda backend=backend: GOATConv(features, WIDTH, HEADS, backend=backend)
+    steps = graph.edge_index.size(1) * HEADS
+    if device.type == "cpu" and steps > PACKED_STEPS:
+        found["packed nn.LSTM, one head"] = lambda: GOATConv(features, WIDTH, 1, rnn=packed)
+        for name in [name for name in found if name.startswith("GOATConv")]:
+            backend = name.split()[1]
+            found[f"{name}, one head"] = lambda backend=backend: GOATConv(features, WIDTH, 1, backend=backend)
+    else:
+        found["packed nn.LSTM"] = lambda: GOATConv(features, WIDTH, HEADS, rnn=packed)
+    gigabytes = graph.num_nodes * (graph.largest_degree + 1) * 6 * WIDTH * 4 / 1e9
+    if gigabytes > PADDED_GIGABYTES:
+        found["padded nn.LSTM"] = f"one head's padded states take {gigabytes:.0f} GB"
+    else:
+        found["padded nn.LSTM"] = lambda: GOATConv(features, WIDTH, HEADS, rnn=Padded)
+    return found
+
+
+def step(layer: Module, x: torch.Tensor, edge_index: torch.Tensor) -> Callable[[], None]:
+    """One forward and backward pass."""
+
+    def call() -> None:
+        layer.zero_grad()
+        x.grad = None
+        layer(x, edge_index).square().mean().backward()
+
+    return call
+
+
+def measure(graph: Graph, device: torch.device) -> list[dict]:
+    """One row per subject of a graph."""
+    torch.manual_seed(0)
+    x = torch.randn(graph.num_nodes, graph.num_features, device=device, requires_grad=True)
+    edge_index = graph.edge_index.to(device)
+    rows = []
+    bar = tqdm(subjects(graph, device).items(), desc=graph.name, unit="layer")
+    for name, build in bar:
+        bar.set_postfix_str(name)
+        row = {"graph": graph.name, "layer": name, "ms": None, "mb": None, "note": ""}
+        if isinstance(build, str):
+            row["note"] = build
+        else:
+            layer = build().to(device)
+            row["ms"] = milliseconds(step(layer, x, edge_index), device)
+            row["mb"] = megabytes(step(layer, x, edge_index), device)
+        rows.append(row)
+    base = {row["layer"]: row for row in rows}["GATConv"]
+    for row in rows:
+        for unit in ("ms", "mb"):
+            row[f"{unit}_ratio"] = row[unit] / base[unit] if row[unit] and base[unit] else None
+    return rows
+
+
+def environment(device: torch.device) -> dict[str, str | int]:
+    """What the numbers depend on."""
+    import torch_geometric
+
+    name = torch.cuda.get_device_name() if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "device": name,
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "torch_goat": torch_goat.__version__,
+    }
+
+
+def markdown(rows: list[dict], about: dict[str, str | int]) -> str:
+    """The result as a page."""
+
+    def cell(value: float | None, form: str) -> str:
+        return "-" if value is None else format(value, form)
+
+    lines = [
+        "# GOATConv beside GATConv",
+        "",
+        "Forward and backward, 8 heads of width 16 (8 per direction), sorting included. "
+        + ", ".join(f"{key} {value}" for key, value in about.items())
+        + ".",
+        "",
+        "| graph | layer | time (ms) | x GATConv | memory (MB) | x GATConv | |",
+        "|---|---|---:|---:|---:|---:|---|",
+    ]
+    lines += [
+        f"| {row['graph']} | {row['layer']} | {cell(row['ms'], '.1f')} | {cell(row['ms_ratio'], '.2f')} "
+        f"| {cell(row['mb'], '.0f')} | {cell(row['mb_ratio'], '.2f')} | {row['note']} |"
+        for row in rows
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads")
+    parser.add_argument("--graphs", default="Cora,Computers", help="of Cora, Computers, ogbn-arxiv, by commas")
+    parser.add_argument("--data", help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
+    parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where the results are written")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    device = torch.device(arguments.device)
+    rows = [row for name in arguments.graphs.split(",") for row in measure(load(name, arguments.data), device)]
+    about = environment(device)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "layer.json").write_text(json.dumps({"environment": about, "rows": rows}, indent=1) + "\n")
+    (arguments.out / "layer.md").write_text(markdown(rows, about))
+    print(markdown(rows, about))
+
+
+if __name__ == "__main__":
+    main()
