@@ -157,7 +157,7 @@ def test_hetero_conv() -> None:
 
 def test_attention_weights_are_by_input_edge() -> None:
     conv, x, edge_index = GOATConv(5, 4, heads=3), torch.randn(N, 5), small_graph()
-    out, (edges, alpha) = conv(x, edge_index, return_attention_weights=True)
+    _out, (edges, alpha) = conv(x, edge_index, return_attention_weights=True)
     proper = edge_index[:, edge_index[0] != edge_index[1]]
     assert torch.equal(edges, torch.cat([proper, torch.arange(N).expand(2, -1)], dim=1))
     total = torch.zeros(N, 3).index_add(0, edges[1], alpha)

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 from torch import Tensor
@@ -168,8 +170,7 @@ def test_as_torch_is_equivalent(kind: str, bidirectional: bool) -> None:
     out = rnn(z, source, weight, ptr)
     for head in range(2):
         sequences = [
-            weight[head, start:end, None] * z[source[head, start:end], head]
-            for start, end in zip(ptr[:-1], ptr[1:], strict=True)
+            weight[head, start:end, None] * z[source[head, start:end], head] for start, end in itertools.pairwise(ptr)
         ]
         module = rnn.as_torch(head)
         state = module(pack_sequence(sequences, enforce_sorted=False))[1]
@@ -191,7 +192,7 @@ def test_a_factory_of_the_users(layers: int) -> None:
     z, source, weight, ptr = runs(2, 5)
     out = packed(z, source, weight, ptr)
     for head in range(2):
-        for target, (start, end) in enumerate(zip(ptr[:-1], ptr[1:], strict=True)):
+        for target, (start, end) in enumerate(itertools.pairwise(ptr)):
             if start == end:
                 assert not out[target, head].any()
                 continue
