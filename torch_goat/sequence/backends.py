@@ -5,8 +5,10 @@ the final states ``[T, K, D * H]``. ``reference`` says so with PyTorch's modules
 operator.
 """
 
+import functools
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from torch_goat.sequence.cells import RNNWeights
@@ -15,6 +17,7 @@ from torch_goat.sequence.operator import project_and_run
 from torch_goat.sequence.reference import reference
 
 BACKENDS = ("auto", "reference", *KERNELS)
+_FASTEST_FIRST = {"cuda": ("triton",), "cpu": ()}
 
 
 class BackendStatus(NamedTuple):
@@ -58,4 +61,20 @@ def run(
     """
     if backend == "reference":
         return reference(kind, z, source, weight, ptr, weights)
-    return project_and_run(kind, "torch" if backend == "auto" else backend, z, source, weight, ptr, weights)
+    kernel = _kernel(backend, z.device.type, weights.weight_hh.size(-1))
+    return project_and_run(kind, kernel, z, source, weight, ptr, weights)
+
+
+@torch.compiler.assume_constant_result
+@functools.cache
+def _kernel(backend: str, device: str, hidden: int) -> str:
+    """The kernel that stands behind a backend for tensors on a device and a hidden width per direction."""
+    if backend == "auto":
+        wanted = [name for name in _FASTEST_FIRST.get(device, ()) if KERNELS[name].unavailable() is None]
+    else:
+        wanted = [backend]
+        if device not in KERNELS[backend].devices():
+            raise ValueError(
+                f"backend {backend!r} reads tensors on {' or '.join(KERNELS[backend].devices())}, got {device}."
+            )
+    return next((name for name in wanted if hidden <= KERNELS[name].MAX_HIDDEN), "torch")

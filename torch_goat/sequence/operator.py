@@ -70,7 +70,7 @@ def _(
 ) -> tuple[Tensor, list[Tensor]]:
     heads, _, directions, _ = projected.shape
     out = projected.new_empty(ptr.size(0) - 1, heads, directions * weight_hh.size(-1))
-    return out, KERNELS[backend].saved_like(kind, projected, source, weight_hh) if save else []
+    return out, KERNELS[backend].saved_like(kind, projected, source, ptr, weight_hh) if save else []
 
 
 @torch.library.custom_op(

@@ -19,6 +19,13 @@ class Kernel(Protocol):
     def DESCRIPTION(self) -> str:
         """The kernel in half a sentence."""
 
+    @property
+    def MAX_HIDDEN(self) -> int:
+        """The largest hidden width per direction; wider ones are left to the kernel ``torch``."""
+
+    def devices(self) -> tuple[str, ...]:
+        """The types of device whose tensors the kernel reads."""
+
     def unavailable(self) -> str | None:
         """Why the kernel cannot run on this machine, or ``None``."""
 
@@ -51,5 +58,5 @@ class Kernel(Protocol):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Gradients of ``projected``, ``weight`` ``[K, E]``, ``weight_hh``, ``bias_ih`` and ``bias_hh``."""
 
-    def saved_like(self, kind: str, projected: Tensor, source: Tensor, weight_hh: Tensor) -> list[Tensor]:
+    def saved_like(self, kind: str, projected: Tensor, source: Tensor, ptr: Tensor, weight_hh: Tensor) -> list[Tensor]:
         """Empty tensors shaped as ``saved``, for tracing without data."""

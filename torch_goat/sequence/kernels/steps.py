@@ -11,6 +11,11 @@ import torch
 from torch import Tensor
 
 DESCRIPTION = "all heads and directions batched in plain PyTorch, on any device"
+MAX_HIDDEN = 2**31
+
+
+def devices() -> tuple[str, ...]:
+    return ("cpu", "cuda")
 
 
 def unavailable() -> str | None:
@@ -130,7 +135,7 @@ def backward(
     )
 
 
-def saved_like(kind: str, projected: Tensor, source: Tensor, weight_hh: Tensor) -> list[Tensor]:
+def saved_like(kind: str, projected: Tensor, source: Tensor, ptr: Tensor, weight_hh: Tensor) -> list[Tensor]:
     heads, _, directions, width = projected.shape
     hidden = weight_hh.size(-1)
     widths = [width, *[hidden] * _STEPS[kind].num_states]
