@@ -26,6 +26,7 @@ from torch_goat.nn import GOATConv
 
 HEADS, WIDTH = 8, 16
 PACKED_STEPS = 2e6  # head-steps above which packed nn.LSTM takes minutes on a CPU and is measured with one head
+PACKED_LONGEST = 5000  # steps above which it is not tried at all
 PADDED_GIGABYTES = 4  # states above which padding is not tried
 
 
@@ -60,6 +61,8 @@ def subjects(graph: Graph, device: torch.device) -> dict[str, Callable[[], Modul
         for name in [name for name in found if name.startswith("GOATConv")]:
             backend = name.split()[1]
             found[f"{name}, one head"] = lambda backend=backend: GOATConv(features, WIDTH, 1, backend=backend)
+    elif graph.largest_degree > PACKED_LONGEST:
+        found["packed nn.LSTM"] = f"a sequence of {graph.largest_degree + 1} steps takes minutes"
     else:
         found["packed nn.LSTM"] = lambda: GOATConv(features, WIDTH, HEADS, rnn=packed)
     gigabytes = graph.num_nodes * (graph.largest_degree + 1) * 6 * WIDTH * 4 / 1e9
@@ -97,6 +100,7 @@ def measure(graph: Graph, device: torch.device) -> list[dict]:
             layer = build().to(device)
             row["ms"] = milliseconds(step(layer, x, edge_index), device)
             row["mb"] = megabytes(step(layer, x, edge_index), device)
+            bar.write(f"{graph.name}, {name}: {row['ms']:.2f} ms")
         rows.append(row)
     base = {row["layer"]: row for row in rows}["GATConv"]
     for row in rows:
