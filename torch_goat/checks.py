@@ -3,6 +3,8 @@
 Checks that look at shapes and types only are free and always on; they stand where the value is used.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -29,16 +31,21 @@ def checks_enabled() -> bool:
 
 def check_finite(name: str, value: Tensor) -> None:
     """Refuses features with NaN or infinity: a score that is not a number has no place in an order."""
-    if checks_enabled() and not bool(torch.isfinite(value).all()):
-        row = int((~torch.isfinite(value)).reshape(value.size(0), -1).any(dim=1).nonzero()[0])
-        raise ValueError(f"{name} has a non-finite value in row {row}; replace NaN and infinity before the layer.")
+    # A finite sum has finite terms; the terms are looked at only if it is not, since finite ones may overflow.
+    if not checks_enabled() or math.isfinite(float(value.detach().sum())):
+        return
+    wrong = (~torch.isfinite(value)).any(dim=1).nonzero()
+    if wrong.numel() > 0:
+        raise ValueError(
+            f"{name} has a non-finite value in row {int(wrong[0])}; replace NaN and infinity before the layer."
+        )
 
 
 def check_range(name: str, index: Tensor, size: int) -> None:
     """Refuses node numbers outside ``0 .. size - 1``."""
     if not checks_enabled() or index.numel() == 0:
         return
-    low, high = (int(bound) for bound in torch.stack(torch.aminmax(index)))
+    low, high = torch.stack(torch.aminmax(index)).tolist()
     if low < 0 or high >= size:
         wrong = low if low < 0 else high
         raise IndexError(f"{name} has node {wrong}, but there are {size} nodes (0 to {size - 1}).")

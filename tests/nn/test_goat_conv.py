@@ -297,6 +297,7 @@ def test_reset_draws_new_weights() -> None:
     assert all(name == "bias" or not torch.equal(value, before[name]) for name, value in conv.state_dict().items())
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's tracer does it
 @pytest.mark.parametrize("options", [{}, {"rnn": "gru", "attention": "gatv2"}])
 def test_compile(options) -> None:
     conv, x, edge_index = GOATConv(5, 4, heads=2, **options).double(), torch.randn(N, 5).double(), small_graph()

@@ -30,15 +30,16 @@ def test_order_is_that_of_the_paper(dtype: torch.dtype, graph, data) -> None:
     num_tokens = hood.source.numel()
     # Few values, so that scores tie and rows of x agree in their first elements.
     score = data.draw(st.lists(st.sampled_from(SCORES), min_size=2 * num_tokens, max_size=2 * num_tokens))
-    score = torch.tensor(score, dtype=dtype).view(num_tokens, 2)
+    score = torch.tensor(score, dtype=dtype).view(2, num_tokens)
     x = data.draw(st.lists(st.integers(0, 1), min_size=3 * num_nodes, max_size=3 * num_nodes))
     x = torch.tensor(x, dtype=dtype).view(num_nodes, 3)
-    token = sort_tokens(score, x, hood.source, hood.target)
+    token, source = sort_tokens(score, x, hood.source, hood.target, num_nodes)
+    assert torch.equal(source, hood.source[token])
 
     for head in range(2):
         key = functools.cmp_to_key(
             lambda a, b, head=head: by_the_book(
-                float(score[a, head]), x[hood.source[a]].tolist(), float(score[b, head]), x[hood.source[b]].tolist()
+                float(score[head, a]), x[hood.source[a]].tolist(), float(score[head, b]), x[hood.source[b]].tolist()
             )
         )
         for node in range(num_nodes):
@@ -49,5 +50,5 @@ def test_order_is_that_of_the_paper(dtype: torch.dtype, graph, data) -> None:
 def test_the_example_of_the_appendix() -> None:
     # h_j = [1, 2, 3] goes before h_k = [1, 3, 3] when their scores are equal.
     x = torch.tensor([[1.0, 3.0, 3.0], [1.0, 2.0, 3.0]])
-    token = sort_tokens(torch.zeros(2, 1), x, torch.tensor([0, 1]), torch.tensor([0, 0]))
-    assert token.tolist() == [[1, 0]]
+    token, source = sort_tokens(torch.zeros(1, 2), x, torch.tensor([0, 1]), torch.tensor([0, 0]), 1)
+    assert token.tolist() == source.tolist() == [[1, 0]]

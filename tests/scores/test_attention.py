@@ -25,7 +25,7 @@ def test_gat_scores_are_equation_1_edge_by_edge() -> None:
             w2 = torch.cat([attention.att_dst[k], attention.att_src[k]])
             edge_part = attention.att_edge[k] @ attention.lin_edge.weight.view(K, C, D)[k] @ edge_attr[edge]
             expected = F.leaky_relu(w2 @ joint + edge_part, 0.2)
-            assert relative_error(scores[edge, k], expected) < 1e-12
+            assert relative_error(scores[k, edge], expected) < 1e-12
 
 
 def test_gatv2_scores_edge_by_edge() -> None:
@@ -35,7 +35,7 @@ def test_gatv2_scores_edge_by_edge() -> None:
     for edge, (j, i) in enumerate(zip(SOURCE.tolist(), TARGET.tolist(), strict=True)):
         for k in range(K):
             joint = z_src[j, k] + z_dst[i, k] + attention.lin_edge.weight.view(K, C, D)[k] @ edge_attr[edge]
-            assert relative_error(scores[edge, k], attention.att[k] @ F.leaky_relu(joint, 0.1)) < 1e-12
+            assert relative_error(scores[k, edge], attention.att[k] @ F.leaky_relu(joint, 0.1)) < 1e-12
 
 
 class Dot(torch.nn.Module):
@@ -46,7 +46,7 @@ class Dot(torch.nn.Module):
 def test_a_module_of_the_users_sees_the_states_of_both_ends() -> None:
     z_src, z_dst, _ = states()
     scores = build_attention(Dot(), K, C, None, 0.2)(z_src, z_dst, SOURCE, TARGET, None)
-    assert relative_error(scores, torch.einsum("ekc,ekc->ek", z_dst[TARGET], z_src[SOURCE])) < 1e-12
+    assert relative_error(scores, torch.einsum("ekc,ekc->ke", z_dst[TARGET], z_src[SOURCE])) < 1e-12
 
 
 def test_a_module_with_scores_of_a_wrong_shape_is_refused() -> None:
@@ -65,11 +65,20 @@ def test_unknown_attention_is_refused() -> None:
 
 
 def test_coefficients_are_the_softmax_of_each_run() -> None:
-    score, ptr = 30 * torch.randn(2, 9, dtype=torch.double), torch.tensor([0, 4, 4, 5, 9])
-    found = coefficients(score, ptr)
+    score, ptr = 30 * torch.randn(2, 9, dtype=torch.double, requires_grad=True), torch.tensor([0, 4, 4, 5, 9])
+    target = torch.tensor([0, 0, 0, 0, 2, 3, 3, 3, 3])
+    found = coefficients(score, target, ptr)
     for start, end in [(0, 4), (4, 5), (5, 9)]:
         assert relative_error(found[:, start:end], score[:, start:end].softmax(dim=-1)) < 1e-12
 
 
 def test_coefficients_of_nothing() -> None:
-    assert coefficients(torch.zeros(3, 0), torch.zeros(5, dtype=torch.long)).shape == (3, 0)
+    nothing = torch.zeros(0, dtype=torch.long)
+    assert coefficients(torch.zeros(3, 0), nothing, torch.zeros(5, dtype=torch.long)).shape == (3, 0)
+
+
+def test_coefficients_differentiate_twice() -> None:
+    score, ptr = torch.randn(2, 6, dtype=torch.double, requires_grad=True), torch.tensor([0, 4, 4, 6])
+    target = torch.tensor([0, 0, 0, 0, 2, 2])
+    assert torch.autograd.gradcheck(lambda s: coefficients(s, target, ptr), score)
+    assert torch.autograd.gradgradcheck(lambda s: coefficients(s, target, ptr), score)

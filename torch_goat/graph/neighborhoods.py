@@ -48,15 +48,14 @@ def neighborhoods(
     if add_self_loops:
         edge_index, edge_attr = _with_self_loops(edge_index, edge_attr, num_targets)
     source, target = edge_index
-    edge = torch.argsort(target * num_sources + source, stable=True)  # [E]
+    edge = torch.argsort(torch.add(source, target, alpha=num_sources), stable=True)  # [E]
     target = target[edge]
     return Neighborhoods(edge_index, edge_attr, edge, source[edge], target, _ptr(target, num_targets), num_sources)
 
 
 def _ptr(target: Tensor, num_targets: int) -> Tensor:
-    ptr = target.new_zeros(num_targets + 1)
-    torch.cumsum(torch.bincount(target, minlength=num_targets), dim=0, out=ptr[1:])
-    return ptr
+    """Where each target begins in a sorted list of targets ``[T + 1]``."""
+    return torch.searchsorted(target, torch.arange(num_targets + 1, device=target.device))
 
 
 def _with_self_loops(edge_index: Tensor, edge_attr: Tensor | None, num_targets: int) -> tuple[Tensor, Tensor | None]:

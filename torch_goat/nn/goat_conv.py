@@ -194,12 +194,11 @@ class GOATConv(MessagePassing):
             hood = hood.keep(keep_random(hood, self.max_neighbors, fresh=self.training))
 
         with torch.autocast(x_src.device.type, enabled=False):
-            z_src, score = self._scores(x_src, x_dst, hood)  # [S, K, C], [E, K]
-            token, ptr = self._order(score, x_src, hood, ordering)  # [K, E], [T + 1]
-            source = hood.source[token]
-            score = score.t().gather(1, token)  # [K, E], in order from here on
-            alpha = coefficients(score, ptr)
-        out = self.rnn(z_src.to(x_src.dtype), source, self._message(alpha, token, hood), ptr)  # [T, K, C]
+            z_src, score = self._scores(x_src, x_dst, hood)  # [S, K, C], [K, E]
+            token, source, runs = self._order(score, x_src, hood, ordering)  # [K, E], [K, E]
+            score = score.gather(1, token)  # in order from here on
+            alpha = coefficients(score, runs.target, runs.ptr)
+        out = self.rnn(z_src.to(x_src.dtype), source, self._message(alpha, token, hood), runs.ptr)  # [T, K, C]
 
         if self.head_pooling == "cat":
             out = out.flatten(1)
@@ -214,7 +213,7 @@ class GOATConv(MessagePassing):
         if return_attention_weights:
             results.append((hood.edge_index, _by_edge(alpha, token, hood)))
         if return_ordering:
-            results.append(Ordering(ptr, token, source, score, alpha))
+            results.append(Ordering(runs.ptr, token, source, score, alpha))
         return tuple(results) if len(results) > 1 else out
 
     def _states(
@@ -251,7 +250,7 @@ class GOATConv(MessagePassing):
         return x_src, x_dst, num_targets
 
     def _scores(self, x_src: Tensor, x_dst: Tensor | None, hood: Neighborhoods) -> tuple[Tensor, Tensor]:
-        """Eq. 1: the projected source states ``[S, K, C]`` and the score of every token ``[E, K]``."""
+        """Eq. 1: the projected source states ``[S, K, C]`` and the score of every token ``[K, E]``."""
         z_src = self._project(self.lin_src, x_src)
         if x_dst is None:
             z_dst = None
@@ -272,21 +271,22 @@ class GOATConv(MessagePassing):
 
     def _order(
         self, score: Tensor, x_src: Tensor, hood: Neighborhoods, ordering: Ordering | None
-    ) -> tuple[Tensor, Tensor]:
-        """Eq. 2: the tokens in order ``[K, E]`` and the runs of the targets in it ``[T + 1]``."""
+    ) -> tuple[Tensor, Tensor, Neighborhoods]:
+        """Eq. 2: the tokens in order and their sources ``[K, E]``, and neighbourhoods with the runs that they fill."""
         top = self.max_neighbors if self.neighbor_selection == "top" else None
-        ptr = hood.ptr
+        runs = hood
         if top is not None:
             # How many are kept does not depend on the order.
-            anyhow = torch.arange(hood.source.numel(), device=ptr.device).view(1, -1)
-            ptr = hood.keep(keep_top(hood, anyhow, top)[0]).ptr
+            anyhow = torch.arange(hood.source.numel(), device=hood.source.device).view(1, -1)
+            runs = hood.keep(keep_top(hood, anyhow, top)[0])
         if ordering is not None:
-            ordering.check_fits(hood, ptr, self.heads)
-            return ordering.token, ptr
-        token = sort_tokens(score.detach(), x_src.detach(), hood.source, hood.target)
+            ordering.check_fits(hood, runs.ptr, self.heads)
+            return ordering.token, ordering.source, runs
+        token, source = sort_tokens(score.detach(), x_src.detach(), hood.source, hood.target, hood.num_targets)
         if top is not None:
-            token = token[keep_top(hood, token, top)].view(self.heads, -1)
-        return token, ptr
+            kept = keep_top(hood, token, top)
+            token, source = (value[kept].view(self.heads, -1) for value in (token, source))
+        return token, source, runs
 
     def _message(self, alpha: Tensor, token: Tensor, hood: Neighborhoods) -> Tensor:
         """The coefficients with which neighbours are read: after dropout, and after an explainer's mask.

@@ -1,9 +1,10 @@
 """Eq. 1 of the paper: the score of every token, for every head.
 
 An attention maps the projected states of sources ``[S, K, C]`` and targets ``[T, K, C]`` (``None`` where targets have
-no features), the tokens' ``source`` and ``target`` ``[E]`` and edge features ``[E, D]`` to scores ``[E, K]``.
+no features), the tokens' ``source`` and ``target`` ``[E]`` and edge features ``[E, D]`` to scores ``[K, E]``.
 """
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Module, Parameter
@@ -12,8 +13,18 @@ from torch_geometric.nn.inits import glorot
 
 
 def _rows(value: Tensor, index: Tensor) -> Tensor:
-    """Rows of ``value`` ``[N, K]`` by index ``[E]``, as a gather: its backward is far faster than index_select's."""
+    """Rows of ``value`` ``[N, F]`` by index ``[E]``, as a gather: its backward is far faster than index_select's."""
     return value.gather(0, index.view(-1, 1).expand(-1, value.size(1)))
+
+
+def _columns(value: Tensor, index: Tensor) -> Tensor:
+    """Columns of ``value`` ``[K, N]`` by index ``[E]``."""
+    return value.gather(1, index.expand(value.size(0), -1))
+
+
+def _share(z: Tensor, vectors: Tensor) -> Tensor:
+    """The product of states ``[N, K, C]`` with a vector per head ``[K, C]``, as ``[K, N]``."""
+    return torch.bmm(z.transpose(0, 1), vectors.unsqueeze(-1).to(z.dtype)).squeeze(-1)
 
 
 class GATAttention(Module):
@@ -43,14 +54,23 @@ class GATAttention(Module):
     def forward(
         self, z_src: Tensor, z_dst: Tensor | None, source: Tensor, target: Tensor, edge_attr: Tensor | None
     ) -> Tensor:
-        score = _rows((z_src * self.att_src).sum(dim=-1), source)  # [E, K]
-        if z_dst is not None:
-            score = score + _rows((z_dst * self.att_dst).sum(dim=-1), target)
+        of_source, of_target = self._of_nodes(z_src, z_dst)  # [K, S], [K, T]
+        score = _columns(of_source, source)  # [K, E]
+        if of_target is not None:
+            score = score + _columns(of_target, target)
         if edge_attr is not None and self.lin_edge is not None and self.att_edge is not None:
-            weight = self.lin_edge.weight.view(self.heads, self.channels, -1)  # [K, C, D]
             # w_e (W_e e) = (w_e W_e) e: no [E, K, C] in between.
-            score = score + edge_attr @ (weight * self.att_edge.unsqueeze(-1)).sum(dim=1).t()
+            weight = self.lin_edge.weight.view(self.heads, self.channels, -1)  # [K, C, D]
+            score = score + (weight * self.att_edge.unsqueeze(-1)).sum(dim=1) @ edge_attr.t()
         return F.leaky_relu(score, self.negative_slope)
+
+    def _of_nodes(self, z_src: Tensor, z_dst: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Each node's share of its scores as a source and as a target."""
+        if z_dst is z_src:
+            both = torch.stack([self.att_src, self.att_dst], dim=-1).to(z_src.dtype)  # [K, C, 2]
+            of_source, of_target = torch.bmm(z_src.transpose(0, 1), both).unbind(dim=-1)
+            return of_source, of_target
+        return _share(z_src, self.att_src), None if z_dst is None else _share(z_dst, self.att_dst)
 
 
 class GATv2Attention(Module):
@@ -79,7 +99,7 @@ class GATv2Attention(Module):
         if edge_attr is not None and self.lin_edge is not None:
             joint = joint + self.lin_edge(edge_attr)
         joint = F.leaky_relu(joint, self.negative_slope).view(-1, *self.att.shape)  # [E, K, C]
-        return (joint * self.att).sum(dim=-1)
+        return (joint * self.att).sum(dim=-1).t()
 
 
 class EdgeAttention(Module):
@@ -109,7 +129,7 @@ class EdgeAttention(Module):
                 f"the attention module returned scores of shape {list(score.shape)}, expected [edges, "
                 f"heads] = {list(state_src.shape[:2])}."
             )
-        return score
+        return score.t()
 
 
 ATTENTIONS = {"gat": GATAttention, "gatv2": GATv2Attention}

@@ -66,8 +66,12 @@ def run(
 
 
 @torch.compiler.assume_constant_result
-@functools.cache
 def _kernel(backend: str, device: str, hidden: int) -> str:
+    return _choose(backend, device, hidden)
+
+
+@functools.cache
+def _choose(backend: str, device: str, hidden: int) -> str:
     """The kernel that stands behind a backend for tensors on a device and a hidden width per direction."""
     if backend == "auto":
         wanted = [name for name in _FASTEST_FIRST.get(device, ()) if KERNELS[name].unavailable() is None]
