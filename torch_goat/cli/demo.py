@@ -14,9 +14,11 @@ from torch_goat.models import GraphSAGELSTM
 from torch_goat.nn import GOAT
 from torch_goat.training import fit
 
+HEADS, LEARNING_RATE = 1, 0.01
+
 MODELS: dict[str, Callable[[], Module]] = {
-    "GOAT": lambda: GOAT(1, 32, num_layers=2, out_channels=2, heads=2),
-    "GAT": lambda: GAT(1, 32, num_layers=2, out_channels=2, heads=2),
+    "GOAT": lambda: GOAT(1, 32, num_layers=2, out_channels=2, heads=HEADS),
+    "GAT": lambda: GAT(1, 32, num_layers=2, out_channels=2, heads=HEADS),
     "GraphSAGE-LSTM": lambda: GraphSAGELSTM(1, 32, num_layers=2, out_channels=2),
 }
 
@@ -53,6 +55,6 @@ def demo(
             def advance(epoch: int, accuracy: float, bar: TaskID = bar) -> None:
                 bars.update(bar, completed=epoch, note=f"validation {100 * accuracy:.1f} %")
 
-            result = fit(build(), data, epochs=epochs, progress=advance)
+            result = fit(build(), data, epochs=epochs, learning_rate=LEARNING_RATE, progress=advance)
             table.add_row(name, f"{100 * result.test_accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}")
     console.print(table)
