@@ -12,12 +12,11 @@ import torch
 from torch import Tensor
 
 from torch_goat.sequence.cells import RNNWeights
-from torch_goat.sequence.kernels import KERNELS
+from torch_goat.sequence.kernels import FASTEST_FIRST, KERNELS
 from torch_goat.sequence.operator import project_and_run
 from torch_goat.sequence.reference import reference
 
 BACKENDS = ("auto", "reference", *KERNELS)
-_FASTEST_FIRST = {"cuda": ("triton",), "cpu": ()}
 
 
 class BackendStatus(NamedTuple):
@@ -74,7 +73,7 @@ def _kernel(backend: str, device: str, hidden: int) -> str:
 def _choose(backend: str, device: str, hidden: int) -> str:
     """The kernel that stands behind a backend for tensors on a device and a hidden width per direction."""
     if backend == "auto":
-        wanted = [name for name in _FASTEST_FIRST.get(device, ()) if KERNELS[name].unavailable() is None]
+        wanted = [name for name in FASTEST_FIRST.get(device, ()) if KERNELS[name].unavailable() is None]
     else:
         wanted = [backend]
         if device not in KERNELS[backend].devices():
