@@ -26,7 +26,7 @@ demo: .venv/cli
 	@$(BIN)/goat demo
 
 test: .venv/test lint
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadfile
 
 lint: .venv/test
 	$(BIN)/ruff check .

@@ -5,12 +5,12 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pack_sequence
 
-from tests.backends import AVAILABLE, device_of
+from tests.backends import AVAILABLE, COMPILED, device_of
 from tests.compare import assert_close, relative_error, with_gradients
 from torch_goat.sequence import PackedRNN, RaggedRNN
 
 KINDS = ["lstm", "gru", "rnn"]
-LENGTHS = [3, 0, 5, 1, 0, 2, 7, 1]
+LENGTHS = [2, 0, 4, 1]
 
 
 def runs(heads: int, channels: int, lengths: list[int] = LENGTHS, num_sources: int = 9) -> tuple[Tensor, ...]:
@@ -37,8 +37,8 @@ def evaluate(rnn: RaggedRNN, backend: str, z: Tensor, source: Tensor, weight: Te
 @pytest.mark.parametrize("bidirectional", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
 def test_values_and_gradients_equal_the_reference(kind, bidirectional, weighted, backend) -> None:
-    rnn = RaggedRNN(kind, 5, 6, heads=3, bidirectional=bidirectional).double()
-    z, source, weight, ptr = runs(3, 5)
+    rnn = RaggedRNN(kind, 5, 6, heads=2, bidirectional=bidirectional).double()
+    z, source, weight, ptr = runs(2, 5)
     weight = weight if weighted else None
     expected = evaluate(rnn, "reference", z, source, weight, ptr)
     assert_close(evaluate(rnn, backend, z, source, weight, ptr), expected, 1e-10)
@@ -47,8 +47,9 @@ def test_values_and_gradients_equal_the_reference(kind, bidirectional, weighted,
 
 
 @pytest.mark.parametrize("backend", AVAILABLE)
-@pytest.mark.parametrize("hidden", [1, 3, 17, 64, 128])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "hidden"), [("lstm", 1), ("rnn", 3), ("gru", 3), ("lstm", 17), ("gru", 64), ("rnn", 128), ("lstm", 128)]
+)
 def test_every_width(kind: str, hidden: int, backend: str) -> None:
     rnn = RaggedRNN(kind, 4, 2 * hidden).double()
     inputs = runs(1, 4, [2, 0, 3])
@@ -56,7 +57,7 @@ def test_every_width(kind: str, hidden: int, backend: str) -> None:
     assert_close(evaluate(rnn, backend, *inputs), expected, 1e-10)
 
 
-@pytest.mark.parametrize("backend", AVAILABLE)
+@pytest.mark.parametrize("backend", COMPILED)
 @pytest.mark.parametrize("lengths", [[1], [40], [4] * 6, [25, *[0, 1, 2] * 30]])
 def test_every_mix_of_lengths(lengths: list[int], backend: str) -> None:
     rnn = RaggedRNN("lstm", 3, 4, heads=2).double()
@@ -84,7 +85,7 @@ def test_small_inputs_keep_their_digits(kind: str, backend: str) -> None:
     with torch.no_grad():
         rnn.bias_ih.zero_()
         rnn.bias_hh.zero_()
-    z, source, weight, ptr = runs(2, 5, [9, 4, 30])
+    z, source, weight, ptr = runs(2, 5, [4, 9])
     expected = evaluate(rnn, "reference", z * 0.002, source, weight, ptr)
     narrow = evaluate(rnn.float(), backend, z.float() * 0.002, source, weight.float(), ptr)
     assert_close(narrow, expected, 1e-5)
@@ -94,7 +95,7 @@ def test_small_inputs_keep_their_digits(kind: str, backend: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_results_are_equal_from_run_to_run(kind: str, backend: str) -> None:
     rnn = RaggedRNN(kind, 5, 8, heads=2)
-    z, source, weight, ptr = runs(2, 5, [30, 1, 0, 12, 5, 5], num_sources=3)
+    z, source, weight, ptr = runs(2, 5, [9, 1, 0, 4], num_sources=3)
     first, second = (evaluate(rnn, backend, z.float(), source, weight.float(), ptr) for _ in range(2))
     assert all(torch.equal(first[name], second[name]) for name in first)
 
@@ -205,7 +206,7 @@ def test_bad_factories_are_refused() -> None:
     with pytest.raises(TypeError, match="must return a module, got int"):
         PackedRNN(lambda a, b: 3, 5, 6)
     z, source, weight, ptr = runs(1, 5)
-    with pytest.raises(ValueError, match=r"\[6, 4\], expected \[6, 6\]"):
+    with pytest.raises(ValueError, match=r"\[3, 4\], expected \[3, 6\]"):
         PackedRNN(lambda a, b: torch.nn.LSTM(a, 4), 5, 6).double()(z, source, weight, ptr)
 
 
