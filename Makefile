@@ -22,7 +22,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint $
 	@$(INSTALL) --editable '.[$*]'
 	@touch $@
 
-demo: .venv/cli
+demo: .venv/cli,cpu
 	@$(BIN)/goat demo
 
 test: .venv/test lint

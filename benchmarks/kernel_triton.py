@@ -102,11 +102,16 @@ def measure(name: str, kind: str, inputs: list[Tensor], options: dict[str, objec
 
 
 def _by_source(kind: str, inputs: list[Tensor], saved: list[Tensor]) -> object:
-    _, projected, source, weight, _, weight_hh, *_ = inputs
-    hidden = weight_hh.size(-1)
-    chosen = launch.sizes(hidden, backward=True)
-    shape = (*saved[1].shape[1:-1], launch.num_parts(kind, chosen.dot) * hidden)
-    return launch._sum_by_source(saved[1].new_empty(shape), weight, projected, source, chosen)
+    _, projected, source, weight, ptr, weight_hh, *_ = inputs
+    heads, _, directions, _ = projected.shape
+    hidden, states = weight_hh.size(-1), saved[1]
+    chosen = launch.sizes(hidden, heads, directions, ptr.numel() - 1, backward=True)
+    group = -(-heads // chosen.groups)
+    gradients = states.new_empty(group, *states.shape[2:-1], launch.num_parts(kind, chosen.dot) * hidden)
+    by_source = launch.SumBySource(weight, projected, source, weight_hh.dtype, chosen)
+    for first in range(0, heads, group):
+        by_source.add(gradients, first, min(group, heads - first))
+    return by_source.finish()
 
 
 def main() -> None:
@@ -143,6 +148,9 @@ def main() -> None:
             {"backward_chunk": 64},
             {"backward_chunks": 4},
             {"backward_chunks": 16, "backward_source_warps": 2},
+            {"backward_groups": 1},
+            {"backward_groups": 4},
+            {"backward_single": 64},
         ]
     print(f"{'ms':10} {'no save':>8} {'forward':>8} {'backward':>8} {'(source)':>8} {'peak MiB':>8} {'/KDEH':>6}")
     for name in given.structures:

@@ -50,7 +50,7 @@ def demo(
     with Progress(*columns, console=console) as bars:
         for name, build in MODELS.items():
             torch.manual_seed(seed)
-            bar = bars.add_task(name, total=epochs, note="")
+            bar = bars.add_task(name, total=epochs, note="compiling")
 
             def advance(epoch: int, accuracy: float, bar: TaskID = bar) -> None:
                 bars.update(bar, completed=epoch, note=f"validation {100 * accuracy:.1f} %")

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_goat.sequence.cells import GATES
 from torch_goat.sequence.kernels.fused_triton.recurrence import backward_kernel, forward_kernel
 from torch_goat.sequence.kernels.fused_triton.sources import carry_kernel, source_kernel
-from torch_goat.sequence.kernels.fused_triton.sums import weight_kernel
+from torch_goat.sequence.kernels.fused_triton.sums import sum_kernel, weight_kernel
 
 
 class Sizes(NamedTuple):
@@ -20,6 +20,7 @@ class Sizes(NamedTuple):
     warps: int
     single: int  # programs per head and direction that have one block each; as many more share the rest
     dot: bool  # whether the recurrent product is a `tl.dot` with the matrix in memory, or else all in registers
+    groups: int = 1  # of heads in the backward, one after the other: its largest buffer has room for one group
     precision: str = "tf32x3"  # of a float32 `tl.dot`: as exact as float32, in three products of the tensor cores
     chunk: int = 32  # places in a chunk of the sum by source
     chunks: int = 8  # chunks side by side
@@ -30,7 +31,7 @@ class Sizes(NamedTuple):
 OVERRIDES: dict[str, Any] = {}
 
 
-def sizes(hidden: int, backward: bool) -> Sizes:
+def sizes(hidden: int, heads: int, directions: int, num_targets: int, backward: bool) -> Sizes:
     """The sizes for a hidden width per direction, chosen for an H200.
 
     In registers, a block has one value per thread: with more, Triton would change layouts within a step.
@@ -41,6 +42,13 @@ def sizes(hidden: int, backward: bool) -> Sizes:
     else:
         chosen = Sizes(runs=16, warps=4 if width == 32 else 8, single=64, dot=True)
     chosen = chosen._replace(chunks=max(1, 64 // width), source_warps=max(1, width // 16))
+    if backward:
+        chosen = chosen._replace(groups=2 if heads >= 4 else 1)
+        if not chosen.dot:
+            # Each program leaves a partial sum: more than a few only if they are needed to fill the device, and busy.
+            chains = triton.cdiv(heads, chosen.groups) * directions
+            blocks = triton.cdiv(num_targets, chosen.runs)
+            chosen = chosen._replace(single=max(64, min(1024 // chains, blocks // 32)))
     prefix = "backward_" if backward else ""
     return chosen._replace(**{name: OVERRIDES[prefix + name] for name in Sizes._fields if prefix + name in OVERRIDES})
 
@@ -56,16 +64,22 @@ def num_parts(kind: str, dot: bool) -> int:
 
 
 def saved_like(kind: str, projected: Tensor, source: Tensor, ptr: Tensor, weight_hh: Tensor) -> list[Tensor]:
-    """Room for the schedule ``[T]``, and for the states before each step by place ``[1 or 2, K, D, E, H]``."""
+    """Room for the schedule ``[T]``, and for the states before each step by place."""
+    order = ptr.new_empty(ptr.numel() - 1, dtype=torch.int64)
+    return [order, _states_like(kind, projected, source, weight_hh)]
+
+
+def _states_like(kind: str, projected: Tensor, source: Tensor, weight_hh: Tensor) -> Tensor:
+    """``[1 or 2, K, D, E, H]``."""
     heads, _, directions, _ = projected.shape
-    num_states = 2 if kind == "lstm" else 1
-    states = weight_hh.new_empty(num_states, heads, directions, source.size(1), weight_hh.size(-1))
-    return [ptr.new_empty(ptr.numel() - 1, dtype=torch.int64), states]
+    return weight_hh.new_empty(2 if kind == "lstm" else 1, heads, directions, source.size(1), weight_hh.size(-1))
 
 
 def schedule(ptr: Tensor) -> Tensor:
     """The targets ``[T]``, those with the longest runs first."""
-    return torch.argsort(ptr.diff(), descending=True, stable=True)
+    lengths = ptr.new_empty(ptr.numel() - 1, dtype=torch.int32)  # sorted in half the passes of int64
+    torch.sub(ptr[1:], ptr[:-1], out=lengths)
+    return torch.sort(lengths, descending=True, stable=True)[1]
 
 
 def forward(
@@ -82,13 +96,13 @@ def forward(
     heads, _, directions, _ = projected.shape
     hidden, num_targets = weight_hh.size(-1), ptr.numel() - 1
     out = projected.new_empty(num_targets, heads, directions * hidden)
-    states = saved_like(kind, projected, source, ptr, weight_hh)[1] if save else out
+    states = _states_like(kind, projected, source, weight_hh) if save else out
     order = schedule(ptr)
     if num_targets:
-        chosen = sizes(hidden, backward=False)
-        grid, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
+        chosen = sizes(hidden, heads, directions, num_targets, backward=False)
+        programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
         with _device(projected):
-            forward_kernel[grid](
+            forward_kernel[(programs * heads * directions,)](
                 projected.contiguous(),
                 source.contiguous(),
                 None if weight is None else weight.contiguous(),
@@ -123,63 +137,54 @@ def backward(
     if num_places == 0:
         zeros = torch.zeros_like
         return zeros(projected), weight_hh.new_zeros(source.shape), zeros(weight_hh), zeros(bias_ih), zeros(bias_hh)
-    order, states = saved
-    projected, source = projected.contiguous(), source.contiguous()
+    grad, projected, source, ptr = (value.contiguous() for value in (grad, projected, source, ptr))
     weight = None if weight is None else weight.contiguous()
-    chosen = sizes(hidden, backward=True)
-    grid, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
-    parts = num_parts(kind, chosen.dot)
-    gradients = weight_hh.new_empty(heads, directions, num_places, parts * hidden)
-    pieces = min(64, triton.cdiv(num_places, 32)) if chosen.dot else grid[0] // (heads * directions)
-    sums = [weight_hh.new_empty(pieces, *value.shape) for value in (weight_hh, bias_ih, bias_hh)]
+    weight_hh, bias_ih, bias_hh = (value.contiguous() for value in (weight_hh, bias_ih, bias_hh))
+    order, states = saved
+    chosen = sizes(hidden, heads, directions, num_targets, backward=True)
+    programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
+    constants["PARTS"] = parts = num_parts(kind, chosen.dot)
+
     with _device(projected):
-        backward_kernel[grid](
-            grad.contiguous(),
-            projected,
-            source,
-            weight,
-            ptr.contiguous(),
-            order,
-            weight_hh.contiguous(),
-            bias_ih.contiguous(),
-            bias_hh.contiguous(),
-            states,
-            gradients,
-            *sums,
-            *counts,
-            **constants,
-            PARTS=parts,
-        )
-        if chosen.dot:
-            weight_kernel[(pieces, heads * directions * GATES[kind])](
-                gradients,
+        by_source = SumBySource(weight, projected, source, weight_hh.dtype, chosen)
+        group = triton.cdiv(heads, chosen.groups)
+        gradients = weight_hh.new_empty(group, directions, num_places, parts * hidden)
+        pieces = _num_pieces(kind, heads * directions, num_places) if chosen.dot else programs
+        sums = weight_hh.new_empty(pieces, bias_hh.numel() * (hidden + 2))
+        for first in range(0, heads, group):
+            first_chain, chains = first * directions, min(group, heads - first) * directions
+            backward_kernel[(programs * chains,)](
+                grad,
+                projected,
+                source,
+                weight,
+                ptr,
+                order,
+                weight_hh,
+                bias_ih,
+                bias_hh,
                 states,
-                *sums,
-                num_places,
-                heads * directions,
-                triton.cdiv(num_places, pieces),
-                GATES=GATES[kind],
-                PARTS=parts,
-                HIDDEN=hidden,
-                WIDTH=constants["WIDTH"],
-                PLACES=32,
-                PRECISION=constants["PRECISION"],
-                num_warps=8 if hidden > 64 else 4,
+                gradients,
+                sums,
+                *counts,
+                first_chain,
+                chains,
+                **constants,
             )
-        grad_hh, grad_bias_ih, grad_bias_hh = (value.sum(dim=0) for value in sums)
-        del sums
-        grad_projected, grad_weight = _sum_by_source(gradients, weight, projected, source, chosen)
-    return grad_projected, grad_weight, grad_hh, grad_bias_ih, grad_bias_hh
+            if chosen.dot:
+                _multiply(gradients, states, sums, first_chain, chains, constants)
+            by_source.add(gradients, first, chains // directions)
+        grad_projected, grad_weight = by_source.finish()
+        return grad_projected, grad_weight, *_add_up(sums, weight_hh, bias_ih, bias_hh)
 
 
 def _recurrence(
     kind: str, projected: Tensor, source: Tensor, weight_hh: Tensor, num_targets: int, chosen: Sizes
-) -> tuple[tuple[int], tuple[int, ...], dict[str, Any]]:
-    """The grid and what both kernels of the recurrence are told alike: counts and compile-time constants."""
+) -> tuple[int, tuple[int, ...], dict[str, Any]]:
+    """Programs per head and direction, and what both kernels of the recurrence are told: counts and constants."""
     heads, num_sources, directions, _ = projected.shape
     hidden = weight_hh.size(-1)
     blocks = triton.cdiv(num_targets, chosen.runs)
-    programs = min(blocks, 2 * chosen.single)
     counts = (num_targets, source.size(1), num_sources, heads * directions, blocks, chosen.single)
     constants = {
         "KIND": kind,
@@ -192,44 +197,101 @@ def _recurrence(
         "PRECISION": _precision(weight_hh, chosen),
         "num_warps": chosen.warps,
     }
-    return (programs * heads * directions,), counts, constants
+    return min(blocks, 2 * chosen.single), counts, constants
 
 
-def _sum_by_source(
-    gradients: Tensor, weight: Tensor | None, projected: Tensor, source: Tensor, chosen: Sizes
-) -> tuple[Tensor, Tensor]:
-    """Gradients of ``projected`` and ``weight`` from those of the gates by place ``[K, D, E, ...]``."""
-    heads, num_sources, directions, gated = projected.shape
-    num_places, row = source.size(1), directions * gated
-    index = torch.int32 if heads * num_sources < 2**31 else torch.int64
-    offset = torch.arange(0, heads * num_sources, num_sources, dtype=index, device=source.device)
-    key, order = (source.to(index) + offset.unsqueeze(1)).flatten().sort(stable=True)  # [K * E]
+def _num_pieces(kind: str, num_chains: int, num_places: int) -> int:
+    """Enough programs of :func:`weight_kernel` to fill the device, but few sums, and 32 places at least in each."""
+    return min(64, triton.cdiv(1024, num_chains * GATES[kind]), triton.cdiv(num_places, 32))
 
-    chunks = triton.cdiv(num_places, chosen.chunk)
-    carry = gradients.new_empty(heads, chunks, row)
-    grad_projected = gradients.new_zeros(projected.shape)
-    grad_weight = gradients.new_empty(source.shape)
-    width = triton.next_power_of_2(row)
-    shared = {"WIDTH": width, "CHUNKS": chosen.chunks, "CHUNK": chosen.chunk, "num_warps": chosen.source_warps}
-    source_kernel[(triton.cdiv(chunks, chosen.chunks), heads)](
+
+def _multiply(
+    gradients: Tensor, states: Tensor, sums: Tensor, first_chain: int, chains: int, constants: dict[str, Any]
+) -> None:
+    """Writes a group's share of ``sums``, those of the recurrent weights over a piece of the places each."""
+    num_places, hidden, pieces = gradients.size(2), states.size(-1), sums.size(0)
+    weight_kernel[(pieces, chains * constants["GATES"])](
         gradients,
-        weight,
-        projected,
-        key,
-        order,
-        grad_projected,
-        grad_weight,
-        carry,
+        states,
+        sums,
         num_places,
-        chunks,
-        DIRECTIONS=directions,
-        GATED=gated,
-        STORED=gradients.size(-1),
-        **shared,
+        states.size(1) * states.size(2),
+        first_chain,
+        triton.cdiv(num_places, pieces),
+        **{name: constants[name] for name in ("GATES", "PARTS", "HIDDEN", "WIDTH", "PRECISION")},
+        PLACES=32,
+        num_warps=8 if hidden > 64 else 4,
     )
-    if chunks > 1:
-        carry_kernel[(chunks - 1, heads)](key, grad_projected, carry, num_places, chunks, ROW=row, **shared)
-    return grad_projected.to(projected.dtype), grad_weight
+
+
+def _add_up(sums: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of the recurrent weights from their partial sums."""
+    grads = torch.empty_like(weight_hh), torch.empty_like(bias_ih), torch.empty_like(bias_hh)
+    pieces, size = sums.shape
+    shared = {"HIDDEN": weight_hh.size(-1), "PIECES": 32, "COLUMNS": 32, "num_warps": 4}
+    sum_kernel[(triton.cdiv(size, 32),)](sums, *grads, pieces, bias_hh.numel(), **shared)
+    return grads
+
+
+class SumBySource:
+    """Gradients of ``projected`` and ``weight`` from those of the gates by place, a group of heads after the other.
+
+    The places are sorted at once for all heads, which leaves the memory that the sort takes to what comes after.
+    """
+
+    def __init__(
+        self, weight: Tensor | None, projected: Tensor, source: Tensor, arithmetic: torch.dtype, chosen: Sizes
+    ) -> None:
+        heads, num_sources, directions, gated = projected.shape
+        key = source.new_empty(source.shape, dtype=torch.int32 if heads * num_sources < 2**31 else torch.int64)
+        head = torch.arange(0, heads * num_sources, num_sources, device=source.device)
+        torch.add(source, head.unsqueeze(1), out=key)
+        self.key, self.order = torch.sort(key.view(-1), stable=True)  # [K * E]
+        self.weight, self.projected, self.row = weight, projected, directions * gated
+        self.num_places = source.size(1)
+        self.num_chunks = triton.cdiv(self.num_places, chosen.chunk)
+        self.carry = projected.new_empty(heads, self.num_chunks, self.row, dtype=arithmetic)
+        self.grad_projected = projected.new_zeros(projected.shape, dtype=arithmetic)
+        self.grad_weight = projected.new_empty(source.shape, dtype=arithmetic)
+        self.constants = {
+            "WIDTH": triton.next_power_of_2(self.row),
+            "CHUNKS": chosen.chunks,
+            "CHUNK": chosen.chunk,
+            "num_warps": chosen.source_warps,
+        }
+
+    def add(self, gradients: Tensor, first_head: int, heads: int) -> None:
+        """Takes in ``heads`` heads from ``first_head`` on, the first in ``gradients`` ``[., D, E, ...]``."""
+        source_kernel[(triton.cdiv(self.num_chunks, self.constants["CHUNKS"]), heads)](
+            gradients,
+            self.weight,
+            self.projected,
+            self.key,
+            self.order,
+            self.grad_projected,
+            self.grad_weight,
+            self.carry,
+            self.num_places,
+            self.num_chunks,
+            first_head,
+            DIRECTIONS=self.projected.size(2),
+            GATED=self.projected.size(3),
+            STORED=gradients.size(-1),
+            **self.constants,
+        )
+
+    def finish(self) -> tuple[Tensor, Tensor]:
+        if self.num_chunks > 1:
+            carry_kernel[(self.num_chunks - 1, self.projected.size(0))](
+                self.key,
+                self.grad_projected,
+                self.carry,
+                self.num_places,
+                self.num_chunks,
+                ROW=self.row,
+                **self.constants,
+            )
+        return self.grad_projected.to(self.projected.dtype), self.grad_weight
 
 
 def _precision(weight_hh: Tensor, chosen: Sizes) -> str:

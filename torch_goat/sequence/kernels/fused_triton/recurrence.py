@@ -5,6 +5,9 @@ steps ahead, and a program is so small that its steps need no exchange beyond a 
 
 A program finds its blocks by stride. The longest runs stand first; ``num_single`` programs have one block of these
 each, and ``num_single`` more share the short runs, to load weights and to write partial sums only once for many blocks.
+
+What a block has one of per run is ``[RUNS, 1]`` from the start and not a ``[RUNS]`` to be expanded: before a
+``tl.dot``, Triton 3.6 gives the pointer and the mask of a one-dimensional load different layouts, and fails to compile.
 """
 
 # Triton compiles a branch that returns only if the other one does, too.
@@ -29,6 +32,7 @@ from torch_goat.sequence.kernels.fused_triton.cells import (
 from torch_goat.sequence.kernels.fused_triton.sums import (
     add_parts,
     add_products,
+    locate,
     store_biases,
     store_products,
     zero_parts,
@@ -41,8 +45,8 @@ _COUNTS = ["num_targets", "num_places", "num_sources", "num_chains", "num_blocks
 
 @triton.jit
 def block_of_runs(order, ptr, block, num_targets, backwards, RUNS: tl.constexpr):
-    """Target, first place and number of steps of each run in the block, ``[RUNS]``; absent runs have no steps."""
-    rank = block * RUNS + tl.arange(0, RUNS)
+    """Target, first place and number of steps of each run in the block, ``[RUNS, 1]``; absent runs have no steps."""
+    rank = block * RUNS + tl.arange(0, RUNS)[:, None]
     present = rank < num_targets
     target = tl.load(order + rank, present, 0)
     start = tl.load(ptr + target, present, 0)
@@ -52,7 +56,7 @@ def block_of_runs(order, ptr, block, num_targets, backwards, RUNS: tl.constexpr)
 
 @triton.jit
 def load_place(source, coefficient, first, stride, length, step, DTYPE: tl.constexpr):
-    """Source and coefficient of a step of each run ``[RUNS]``."""
+    """Source and coefficient of a step of each run, ``[RUNS, 1]``."""
     place = first + stride * step
     index = tl.load(source + place, step < length, 0)
     if coefficient is None:
@@ -68,8 +72,8 @@ def load_row(
 ):
     """The gates of a step of each run, ``[RUNS, WIDTH]`` each, from a row of ``ROW`` values per source."""
     column = tl.arange(0, WIDTH)[None, :]
-    mask = (column < HIDDEN) & (step < length)[:, None]
-    return load_gates(projected + index[:, None] * ROW, column, mask, KIND, HIDDEN)
+    mask = (column < HIDDEN) & (step < length)
+    return load_gates(projected + index * ROW, column, mask, KIND, HIDDEN)
 
 
 @triton.jit
@@ -78,8 +82,8 @@ def load_states(
 ):
     """The states before a step of each run, ``[RUNS, WIDTH]`` each; ``c`` is ``h`` in the cells that have none."""
     column = tl.arange(0, WIDTH)[None, :]
-    mask = (column < HIDDEN) & (step < length)[:, None]
-    at = (first + stride * step)[:, None] * HIDDEN + column
+    mask = (column < HIDDEN) & (step < length)
+    at = (first + stride * step) * HIDDEN + column
     h = tl.load(states + at, mask, 0.0)
     if KIND == "lstm":
         return h, tl.load(states + to_c + at, mask, 0.0)
@@ -146,17 +150,17 @@ def forward_kernel(
         gates = load_row(projected, index, length, 0, KIND, HIDDEN, WIDTH, ROW)
         gates_1 = load_row(projected, index_1, length, 1, KIND, HIDDEN, WIDTH, ROW)
 
-        for step in range(tl.max(length, axis=0)):
+        for step in range(tl.max(length)):
             gates_2 = load_row(projected, index_2, length, step + 2, KIND, HIDDEN, WIDTH, ROW)
             index_3, scale_3 = load_place(source, coefficient, first, stride, length, step + 3, DTYPE)
 
-            active = (step < length)[:, None]
+            active = step < length
             if SAVE:
-                at = (first + stride * step)[:, None] * HIDDEN + column
+                at = (first + stride * step) * HIDDEN + column
                 tl.store(states + at, h, inside & active)
                 if KIND == "lstm":
                     tl.store(states + to_c + at, c, inside & active)
-            parts = add_up(gates, scale[:, None], bias, h, matrices, KIND, HIDDEN, WIDTH, DOT, PRECISION)
+            parts = add_up(gates, scale, bias, h, matrices, KIND, HIDDEN, WIDTH, DOT, PRECISION)
             new_h, new_c = advance(parts, h, c, KIND)
             h = tl.where(active, new_h, h)
             c = tl.where(active, new_c, c)
@@ -164,11 +168,11 @@ def forward_kernel(
             scale, scale_1, scale_2 = scale_1, scale_2, scale_3
             gates, gates_1, index_2 = gates_1, gates_2, index_3
 
-        final = out + (target * num_chains + chain)[:, None] * HIDDEN + column
-        tl.store(final, h.to(out.dtype.element_ty), inside & present[:, None])
+        final = out + (target * num_chains + chain) * HIDDEN + column
+        tl.store(final, h.to(out.dtype.element_ty), inside & present)
 
 
-@triton.jit(do_not_specialize=_COUNTS)
+@triton.jit(do_not_specialize=[*_COUNTS, "first_chain", "group_chains"])
 def backward_kernel(
     grad,
     projected,
@@ -181,15 +185,15 @@ def backward_kernel(
     bias_hh,
     states,
     gradients,
-    grad_weight,
-    grad_bias_ih,
-    grad_bias_hh,
+    sums,
     num_targets,
     num_places,
     num_sources,
     num_chains,
     num_blocks,
     num_single,
+    first_chain,
+    group_chains,
     KIND: tl.constexpr,
     GATES: tl.constexpr,
     DIRECTIONS: tl.constexpr,
@@ -200,7 +204,10 @@ def backward_kernel(
     PRECISION: tl.constexpr,
     PARTS: tl.constexpr,
 ):
-    """Gradients of the parts by place ``[K, D, E, PARTS * H]``, from those of the final states ``[T, K, D, H]``.
+    """Gradients of the parts by place, from those of the final states ``[T, K, D, H]``.
+
+    Only ``group_chains`` chains are walked, from ``first_chain`` on, and ``gradients`` has room for these alone: it is
+    ``[group_chains, E, PARTS * H]``.
 
     The runs are walked from their last step to their first. What does not depend on the gradient flowing back, that is
     the gates and their local derivatives, is computed one step ahead, to run beside the chain and not in it.
@@ -208,8 +215,9 @@ def backward_kernel(
     """
     DTYPE: tl.constexpr = weight_hh.dtype.element_ty
     ROW: tl.constexpr = DIRECTIONS * GATES * HIDDEN
-    chain = (tl.program_id(0) % num_chains).to(tl.int64)
-    program = tl.program_id(0) // num_chains
+    in_group = (tl.program_id(0) % group_chains).to(tl.int64)
+    chain = first_chain + in_group
+    program = tl.program_id(0) // group_chains
     head = chain // DIRECTIONS
     direction = chain % DIRECTIONS
     column = tl.arange(0, WIDTH)[None, :]
@@ -225,7 +233,7 @@ def backward_kernel(
         coefficient += head * num_places
     states += chain * num_places * HIDDEN
     to_c = num_places.to(tl.int64) * num_chains * HIDDEN
-    gradients += chain * num_places * PARTS * HIDDEN
+    gradients += in_group * num_places * PARTS * HIDDEN
     if not DOT:
         weight_sums = zero_products(RUNS, WIDTH, KIND, DTYPE)
         bias_sums = zero_parts(RUNS, WIDTH, KIND, DTYPE)
@@ -233,8 +241,8 @@ def backward_kernel(
     stride = 2 * direction - 1
     for block in range(program, num_blocks, tl.where(program < num_single, num_blocks, num_single)):
         target, first, length, present = block_of_runs(order, ptr, block, num_targets, 1 - direction, RUNS)
-        final = grad + (target * num_chains + chain)[:, None] * HIDDEN + column
-        grad_h = tl.load(final, inside & present[:, None], 0.0).to(DTYPE)
+        final = grad + (target * num_chains + chain) * HIDDEN + column
+        grad_h = tl.load(final, inside & present, 0.0).to(DTYPE)
         grad_c = tl.zeros([RUNS, WIDTH], DTYPE)
 
         index, scale = load_place(source, coefficient, first, stride, length, 0, DTYPE)
@@ -244,21 +252,21 @@ def backward_kernel(
         gates_1 = load_row(projected, index_1, length, 1, KIND, HIDDEN, WIDTH, ROW)
         h, c = load_states(states, to_c, first, stride, length, 0, KIND, HIDDEN, WIDTH)
         h_1, c_1 = load_states(states, to_c, first, stride, length, 1, KIND, HIDDEN, WIDTH)
-        parts = add_up(gates, scale[:, None], bias, h, matrices, KIND, HIDDEN, WIDTH, DOT, PRECISION)
+        parts = add_up(gates, scale, bias, h, matrices, KIND, HIDDEN, WIDTH, DOT, PRECISION)
         factors = local_derivatives(parts, h, c, KIND)
 
-        for step in range(tl.max(length, axis=0)):
+        for step in range(tl.max(length)):
             gates_2 = load_row(projected, index_2, length, step + 2, KIND, HIDDEN, WIDTH, ROW)
             h_2, c_2 = load_states(states, to_c, first, stride, length, step + 2, KIND, HIDDEN, WIDTH)
             index_3, scale_3 = load_place(source, coefficient, first, stride, length, step + 3, DTYPE)
-            parts = add_up(gates_1, scale_1[:, None], bias, h_1, matrices, KIND, HIDDEN, WIDTH, DOT, PRECISION)
+            parts = add_up(gates_1, scale_1, bias, h_1, matrices, KIND, HIDDEN, WIDTH, DOT, PRECISION)
             factors_1 = local_derivatives(parts, h_1, c_1, KIND)
 
             grad_parts, rest, grad_c = step_back(grad_h, grad_c, factors, KIND)
             grad_shares = recurrent_parts(grad_parts, KIND)
             grad_h = rest + multiply_all(grad_shares, matrices_back, KIND, HIDDEN, WIDTH, DOT, PRECISION)
-            active = (step < length)[:, None]
-            row = gradients + (first + stride * step)[:, None] * (PARTS * HIDDEN)
+            active = step < length
+            row = gradients + (first + stride * step) * (PARTS * HIDDEN)
             store_parts(row, column, inside & active, grad_parts, KIND, HIDDEN, PARTS)
             if not DOT:
                 weight_sums = add_products(weight_sums, grad_shares, h, KIND)
@@ -269,6 +277,6 @@ def backward_kernel(
             gates_1, index_2 = gates_2, index_3
 
     if not DOT:
-        at = (program * num_chains + chain) * GATES * HIDDEN
-        store_products(grad_weight + at * HIDDEN, weight_sums, KIND, HIDDEN, WIDTH)
-        store_biases(grad_bias_ih + at, grad_bias_hh + at, bias_sums, KIND, HIDDEN, WIDTH)
+        to_weight, to_bias_ih, to_bias_hh = locate(sums, program, chain, num_chains, GATES, HIDDEN)
+        store_products(to_weight, weight_sums, KIND, HIDDEN, WIDTH)
+        store_biases(to_bias_ih, to_bias_hh, bias_sums, KIND, HIDDEN, WIDTH)

@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["num_places", "num_chunks"])
+@triton.jit(do_not_specialize=["num_places", "num_chunks", "first_head"])
 def source_kernel(
     gradients,
     coefficient,
@@ -23,6 +23,7 @@ def source_kernel(
     carry,
     num_places,
     num_chunks,
+    first_head,
     DIRECTIONS: tl.constexpr,
     GATED: tl.constexpr,
     STORED: tl.constexpr,
@@ -32,19 +33,20 @@ def source_kernel(
 ):
     """Walks ``CHUNKS`` chunks side by side; also gives the gradient of each place's coefficient.
 
-    ``gradients`` is ``[K, D, E, STORED]``, of which the first ``GATED`` values of both directions are one row of
-    ``projected`` ``[K * S, D * GATED]``, ``WIDTH`` when padded. ``key`` and ``order``, ``[K * E]``, are the sorted
-    ``head * S + source`` and where they stood.
+    ``gradients`` is ``[., D, E, STORED]`` of a group of heads, from ``first_head`` on. The first ``GATED`` values of
+    both directions are one row of ``projected`` ``[K * S, D * GATED]``, ``WIDTH`` when padded. ``key`` and ``order``,
+    ``[K * E]``, are the sorted ``head * S + source`` and where they stood.
     """
     ROW: tl.constexpr = DIRECTIONS * GATED
     DTYPE: tl.constexpr = gradients.dtype.element_ty
-    head = tl.program_id(1).to(tl.int64)
+    in_group = tl.program_id(1).to(tl.int64)
+    head = first_head + in_group
     chunk = tl.program_id(0) * CHUNKS + tl.arange(0, CHUNKS)
     first = chunk * CHUNK
     column = tl.arange(0, WIDTH)[None, :]
     inside = column < ROW
     places = num_places.to(tl.int64)
-    gradients += head * DIRECTIONS * places * STORED
+    gradients += in_group * DIRECTIONS * places * STORED
     across = (column // GATED) * (places * STORED) + column % GATED
     key += head * places
     order += head * places

@@ -1,8 +1,9 @@
 """Gradients of the recurrent weights in Triton: sums over all steps, in a fixed order and without atomics.
 
 Either a program of the recurrence keeps them in registers and writes them once, or, for matrices too large for that,
-:func:`weight_kernel` multiplies what the recurrence has stored. Both leave partial sums ``[P, K, D, G * H, H]`` and
-``[P, K, D, G * H]``, which remain to be added up.
+:func:`weight_kernel` multiplies what the recurrence has stored. Both leave partial sums in pieces, and
+:func:`sum_kernel` adds the pieces up. A piece has the gradients of ``weight_hh`` ``[K, D, G * H, H]``, ``bias_ih`` and
+``bias_hh`` ``[K, D, G * H]`` behind each other.
 """
 
 # Triton compiles a branch that returns only if the other one does, too.
@@ -69,6 +70,15 @@ def add_parts(sums, parts, active, KIND: tl.constexpr):
 
 
 @triton.jit
+def locate(sums, piece, chain, num_chains, GATES: tl.constexpr, HIDDEN: tl.constexpr):
+    """Where a piece has the gradients of one chain's ``weight_hh``, ``bias_ih`` and ``bias_hh``."""
+    num_biases = num_chains.to(tl.int64) * (GATES * HIDDEN)
+    sums += piece * num_biases * (HIDDEN + 2)
+    bias_ih = sums + num_biases * HIDDEN + chain * (GATES * HIDDEN)
+    return sums + chain * (GATES * HIDDEN * HIDDEN), bias_ih, bias_ih + num_biases
+
+
+@triton.jit
 def store_product(pointer, products, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
     row = tl.arange(0, WIDTH)[:, None]
     column = tl.arange(0, WIDTH)[None, :]
@@ -103,15 +113,14 @@ def store_biases(bias_ih, bias_hh, sums, KIND: tl.constexpr, HIDDEN: tl.constexp
     store_bias(bias_hh, recurrent_parts(sums, KIND), KIND, HIDDEN, WIDTH)
 
 
-@triton.jit(do_not_specialize=["num_places", "num_chains", "piece_size"])
+@triton.jit(do_not_specialize=["num_places", "num_chains", "first_chain", "piece_size"])
 def weight_kernel(
     gradients,
     states,
-    grad_weight,
-    grad_bias_ih,
-    grad_bias_hh,
+    sums,
     num_places,
     num_chains,
+    first_chain,
     piece_size,
     GATES: tl.constexpr,
     PARTS: tl.constexpr,
@@ -123,12 +132,13 @@ def weight_kernel(
     """One gate's sums over one piece of the places, from the stored gradients and states of one head and direction."""
     DTYPE: tl.constexpr = gradients.dtype.element_ty
     piece = tl.program_id(0)
-    chain = (tl.program_id(1) // GATES).to(tl.int64)
+    in_group = (tl.program_id(1) // GATES).to(tl.int64)
+    chain = first_chain + in_group
     gate = tl.program_id(1) % GATES
     # Only a GRU has more parts than gates: the recurrent share of its last gate is a part of its own.
     part = tl.where(gate == GATES - 1, PARTS - 1, gate)
     column = tl.arange(0, WIDTH)[None, :]
-    gradients += chain * num_places * PARTS * HIDDEN
+    gradients += in_group * num_places * PARTS * HIDDEN
     states += chain * num_places * HIDDEN
 
     product = tl.zeros([WIDTH, WIDTH], DTYPE)
@@ -145,9 +155,38 @@ def weight_kernel(
         bias_hh += tl.sum(share, axis=0)
         bias_ih += tl.sum(tl.load(row + gate * HIDDEN, inside, 0.0), axis=0)
 
-    at = ((piece * num_chains + chain) * GATES + gate) * HIDDEN
-    row = tl.arange(0, WIDTH)
-    weight = grad_weight + (at + row)[:, None] * HIDDEN + column
-    tl.store(weight, product, (row < HIDDEN)[:, None] & (column < HIDDEN))
-    tl.store(grad_bias_ih + at + row, bias_ih, row < HIDDEN)
-    tl.store(grad_bias_hh + at + row, bias_hh, row < HIDDEN)
+    to_weight, to_bias_ih, to_bias_hh = locate(sums, piece, chain, num_chains, GATES, HIDDEN)
+    row = gate * HIDDEN + tl.arange(0, WIDTH)
+    present = tl.arange(0, WIDTH) < HIDDEN
+    tl.store(to_weight + row[:, None] * HIDDEN + column, product, present[:, None] & (column < HIDDEN))
+    tl.store(to_bias_ih + row, bias_ih, present)
+    tl.store(to_bias_hh + row, bias_hh, present)
+
+
+@triton.jit(do_not_specialize=["num_pieces", "num_biases"])
+def sum_kernel(
+    sums,
+    grad_weight,
+    grad_bias_ih,
+    grad_bias_hh,
+    num_pieces,
+    num_biases,
+    HIDDEN: tl.constexpr,
+    PIECES: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Adds up the pieces, ``PIECES`` side by side; ``num_biases`` is ``K * D * G * H``."""
+    biases = num_biases.to(tl.int64)
+    size = biases * (HIDDEN + 2)
+    column = tl.program_id(0).to(tl.int64) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros([PIECES, COLUMNS], sums.dtype.element_ty)
+    for start in range(0, num_pieces, PIECES):
+        piece = start + tl.arange(0, PIECES)[:, None]
+        inside = (piece < num_pieces) & (column < size)[None, :]
+        total += tl.load(sums + piece * size + column[None, :], inside, 0.0)
+    added = tl.sum(total, axis=0)
+
+    bias = column - biases * HIDDEN  # negative in the weights, and from `num_biases` on in the second bias
+    tl.store(grad_weight + column, added, bias < 0)
+    tl.store(grad_bias_ih + bias, added, (bias >= 0) & (bias < biases))
+    tl.store(grad_bias_hh + bias - biases, added, (bias >= biases) & (column < size))
