@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_goat.sequence.cells import GATES
-from torch_goat.sequence.kernels import cpu, steps
+from torch_goat.sequence.kernels import Inputs, cpu, steps
 
 needs_numba = pytest.mark.skipif(cpu.unavailable() is not None, reason="numba is not installed")
 
@@ -48,8 +48,8 @@ def make_inputs(
 
 
 def run(kernel: object, kind: str, inputs: list[Tensor], grad: Tensor) -> list[Tensor]:
-    out, saved = kernel.forward(kind, *inputs, True)
-    return [out, *kernel.backward(kind, grad, *inputs, saved)]
+    out, saved = kernel.forward(kind, Inputs(*inputs), True)
+    return [out, *kernel.backward(kind, grad, Inputs(*inputs), saved)]
 
 
 def error(values: list[Tensor], expected: list[Tensor]) -> float:
@@ -88,8 +88,8 @@ def test_saturated_gates() -> None:
     expected = run(steps, "lstm", inputs, grad)
     assert error(run(cpu, "lstm", to(inputs, torch.float32), grad.float()), expected) < 1e-5
     inputs[0][0, 0] = torch.nan
-    out = cpu.forward("lstm", *inputs, False)[0]
-    assert torch.equal(out.isnan(), steps.forward("lstm", *inputs, False)[0].isnan())
+    out = cpu.forward("lstm", Inputs(*inputs), False)[0]
+    assert torch.equal(out.isnan(), steps.forward("lstm", Inputs(*inputs), False)[0].isnan())
 
 
 @needs_numba
@@ -145,8 +145,8 @@ def test_no_targets_and_no_places() -> None:
 def test_saved_like_has_the_shapes_of_saved() -> None:
     for kind in GATES:
         inputs, _ = make_inputs(kind)
-        _, saved = cpu.forward(kind, *inputs, True)
-        like = cpu.saved_like(kind, inputs[0], inputs[1], inputs[3], inputs[4])
+        _, saved = cpu.forward(kind, Inputs(*inputs), True)
+        like = cpu.saved_like(kind, Inputs(*inputs))
         assert [value.shape for value in like] == [value.shape for value in saved]
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_goat.sequence import RaggedRNN, backends
-from torch_goat.sequence.kernels import KERNELS
+from torch_goat.sequence.kernels import KERNELS, Inputs
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -107,10 +107,10 @@ def test_half_precision_and_strides(overrides: dict[str, int]) -> None:
     grad = torch.randn(4, 2, 6, generator=random).to(DEVICE, dtype)
 
     given = (source, weight, ptr, weight_hh, *biases)
-    out, saved = KERNELS["triton"].forward("lstm", projected, *given, True)
-    values = [out, *KERNELS["triton"].backward("lstm", grad, projected, *given, saved)]
-    exact, saved = KERNELS["torch"].forward("lstm", projected.float(), *given, True)
-    expected = [exact, *KERNELS["torch"].backward("lstm", grad.float(), projected.float(), *given, saved)]
+    out, saved = KERNELS["triton"].forward("lstm", Inputs(projected, *given), True)
+    values = [out, *KERNELS["triton"].backward("lstm", grad, Inputs(projected, *given), saved)]
+    exact, saved = KERNELS["torch"].forward("lstm", Inputs(projected.float(), *given), True)
+    expected = [exact, *KERNELS["torch"].backward("lstm", grad.float(), Inputs(projected.float(), *given), saved)]
     for value, other, kept in zip(values, expected, [dtype] * 2 + [torch.float32] * 4, strict=True):
         assert value.dtype == kept
         rounding = torch.finfo(dtype).eps if kept == dtype else 1e-5
@@ -122,9 +122,9 @@ def test_tiny_values_keep_their_digits() -> None:
     projected = 1e-4 * torch.rand(1, 5, 1, 4, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     source, ptr = torch.arange(5, device=DEVICE).unsqueeze(0), torch.tensor([0, 5], device=DEVICE)
     recurrent = (torch.eye(4, device=DEVICE)[None, None], *torch.zeros(2, 1, 1, 4, device=DEVICE))
-    out, _ = KERNELS["triton"].forward("rnn", projected, source, None, ptr, *recurrent, False)
+    out, _ = KERNELS["triton"].forward("rnn", Inputs(projected, source, None, ptr, *recurrent), False)
     exact = [value.double() for value in (projected, *recurrent)]
-    expected, _ = KERNELS["torch"].forward("rnn", exact[0], source, None, ptr, *exact[1:], False)
+    expected, _ = KERNELS["torch"].forward("rnn", Inputs(exact[0], source, None, ptr, *exact[1:]), False)
     torch.testing.assert_close(out.double(), expected, rtol=1e-6, atol=0)
 
 

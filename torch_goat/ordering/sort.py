@@ -3,7 +3,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 
-@torch.library.custom_op("torch_goat::sort_tokens", mutates_args=())
 def sort_tokens(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
     """Eq. 2 of the paper: the tokens of each neighbourhood in decreasing order of score, ties by Algorithm 1.
 
@@ -18,6 +17,11 @@ def sort_tokens(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_ta
         The tokens in order and their sources, both ``[K, E]``. Neighbourhoods keep their places; tokens that are equal
         in every respect stay in the order of ``source``.
     """
+    run = _operator if torch.compiler.is_compiling() else _sorted
+    return run(score, x, source, target, num_targets)
+
+
+def _sorted(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
     if score.numel() == 0:
         return torch.zeros_like(score, dtype=torch.long), torch.zeros_like(score, dtype=torch.long)
     fits = score.size(0) * num_targets < 2**31
@@ -29,7 +33,11 @@ def sort_tokens(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_ta
     return token, ordered
 
 
-@sort_tokens.register_fake
+# For tracers the sort is one opaque call, since what it does depends on the data.
+_operator = torch.library.custom_op("torch_goat::sort_tokens", _sorted, mutates_args=())
+
+
+@_operator.register_fake
 def _(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
     return torch.empty_like(score, dtype=torch.long), torch.empty_like(score, dtype=torch.long)
 

@@ -1,20 +1,23 @@
-"""The ragged RNN as one operator of PyTorch: kernels compute it, autograd and ``torch.compile`` see a single node.
+"""The ragged RNN as one node of autograd's graph, with kernels that compute it.
 
 As ``W_ih (alpha W_1 h_j) = alpha (W_ih W_1 h_j)``, the input projection runs once per node and not once per edge,
 before the operator; in it, a step gathers one row, scales it and goes on.
+
+``torch.compile`` and ``torch.export`` see the custom operator ``torch_goat::ragged_rnn``. Eager calls take the same
+kernels through an ``autograd.Function``, whose overhead is a tenth.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from torch_goat.sequence.cells import RNNWeights
-from torch_goat.sequence.kernels import KERNELS
+from torch_goat.sequence.kernels import KERNELS, Gradients, Inputs
 
-_INPUTS = (
-    "Tensor projected, Tensor source, Tensor? weight, Tensor ptr, Tensor weight_hh, Tensor bias_ih, Tensor bias_hh"
-)
+_TENSORS = len(Inputs._fields)
+_INPUTS = ", ".join(f"Tensor{'?' * (name == 'weight')} {name}" for name in Inputs._fields)
 
 
 def project_and_run(
@@ -25,14 +28,56 @@ def project_and_run(
     to_gates = weights.weight_ih.view(heads, directions * width, channels).transpose(1, 2)
     projected = torch.bmm(z.transpose(0, 1), to_gates).view(heads, -1, directions, width)  # [K, S, D, G * H]
     arithmetic = torch.promote_types(projected.dtype, torch.float32)
-    if weight is not None:
-        weight = weight.to(arithmetic)
-    recurrent = [value.to(arithmetic) for value in (weights.weight_hh, weights.bias_ih, weights.bias_hh)]
-    save = torch.is_grad_enabled() and any(
-        value.requires_grad for value in (projected, weight, *recurrent) if value is not None
-    )
-    out, _ = ragged_rnn(projected, source, weight, ptr, *recurrent, kind, backend, save)
-    return out
+    weight = None if weight is None else weight.to(arithmetic)
+    recurrent = (value.to(arithmetic) for value in (weights.weight_hh, weights.bias_ih, weights.bias_hh))
+    inputs = Inputs(projected, source, weight, ptr, *recurrent)
+    save = torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in inputs)
+    if torch.compiler.is_compiling():
+        return ragged_rnn(*inputs, kind, backend, save)[0]
+    return _Run.apply(*inputs, kind, backend, save)
+
+
+def _keep(ctx: Any, arguments: tuple[Any, ...], saved: list[Tensor]) -> None:
+    *tensors, ctx.kind, ctx.backend, _ = arguments
+    ctx.save_for_backward(*tensors, *saved)
+
+
+def _flow_back(ctx: Any, grad: Tensor, gradients: Callable) -> tuple[Tensor | None, ...]:
+    """The gradients of all arguments of the operator, by the given function."""
+    tensors = ctx.saved_tensors
+    inputs, saved = Inputs(*tensors[:_TENSORS]), tensors[_TENSORS:]
+    found = Gradients(*gradients(grad.contiguous(), *inputs, list(saved), ctx.kind, ctx.backend))
+    weight = None if inputs.weight is None else found.weight
+    return found.projected, None, weight, None, found.weight_hh, found.bias_ih, found.bias_hh, None, None, None
+
+
+def _refuse(ctx: Any, *grads: Tensor) -> None:
+    raise RuntimeError("the ragged RNN has no second derivative; use backend='reference' for double backward.")
+
+
+class _Run(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, *arguments: Any) -> Tensor:
+        *tensors, kind, backend, save = arguments
+        out, saved = KERNELS[backend].forward(kind, Inputs(*tensors), save)
+        _keep(ctx, arguments, saved)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        return _flow_back(ctx, grad, _RunBack.apply)
+
+
+class _RunBack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, grad: Tensor, *arguments: Any) -> Gradients:
+        *tensors, saved, kind, backend = arguments
+        return KERNELS[backend].backward(kind, grad, Inputs(*tensors), saved)
+
+    backward = staticmethod(_refuse)
+
+
+# The same as an operator: an opaque call with a schema, shapes for tracing, and the backward as another one.
 
 
 @torch.library.custom_op(
@@ -40,37 +85,18 @@ def project_and_run(
     mutates_args=(),
     schema=f"({_INPUTS}, str kind, str backend, bool save) -> (Tensor, Tensor[])",
 )
-def ragged_rnn(
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    kind: str,
-    backend: str,
-    save: bool,
-) -> tuple[Tensor, list[Tensor]]:
-    return KERNELS[backend].forward(kind, projected, source, weight, ptr, weight_hh, bias_ih, bias_hh, save)
+def ragged_rnn(*arguments: Any) -> tuple[Tensor, list[Tensor]]:
+    *tensors, kind, backend, save = arguments
+    return KERNELS[backend].forward(kind, Inputs(*tensors), save)
 
 
 @ragged_rnn.register_fake
-def _(
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    kind: str,
-    backend: str,
-    save: bool,
-) -> tuple[Tensor, list[Tensor]]:
-    heads, _, directions, _ = projected.shape
-    out = projected.new_empty(ptr.size(0) - 1, heads, directions * weight_hh.size(-1))
-    return out, KERNELS[backend].saved_like(kind, projected, source, ptr, weight_hh) if save else []
+def _(*arguments: Any) -> tuple[Tensor, list[Tensor]]:
+    *tensors, kind, backend, save = arguments
+    inputs = Inputs(*tensors)
+    heads, _, directions, _ = inputs.projected.shape
+    out = inputs.projected.new_empty(inputs.ptr.size(0) - 1, heads, directions * inputs.weight_hh.size(-1))
+    return out, KERNELS[backend].saved_like(kind, inputs) if save else []
 
 
 @torch.library.custom_op(
@@ -79,58 +105,23 @@ def _(
     schema=f"(Tensor grad, {_INPUTS}, Tensor[] saved, str kind, str backend)"
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
-def ragged_rnn_backward(
-    grad: Tensor,
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    saved: list[Tensor],
-    kind: str,
-    backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    return KERNELS[backend].backward(kind, grad, projected, source, weight, ptr, weight_hh, bias_ih, bias_hh, saved)
+def ragged_rnn_backward(grad: Tensor, *arguments: Any) -> Gradients:
+    *tensors, saved, kind, backend = arguments
+    return KERNELS[backend].backward(kind, grad, Inputs(*tensors), saved)
 
 
 @ragged_rnn_backward.register_fake
-def _(
-    grad: Tensor,
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    saved: list[Tensor],
-    kind: str,
-    backend: str,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    grad_weight = weight_hh.new_empty(source.shape)
-    recurrent, *biases = (torch.empty_like(value) for value in (weight_hh, bias_ih, bias_hh))
-    return torch.empty_like(projected), grad_weight, recurrent, biases[0], biases[1]
+def _(grad: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
+    inputs = Inputs(*arguments[:_TENSORS])
+    like = (inputs.projected, None, inputs.weight_hh, inputs.bias_ih, inputs.bias_hh)
+    return tuple(
+        inputs.weight_hh.new_empty(inputs.source.shape) if value is None else torch.empty_like(value) for value in like
+    )
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, list[Tensor]]) -> None:
-    *tensors, ctx.kind, ctx.backend, _ = inputs
-    ctx.num_inputs = len(tensors)
-    ctx.save_for_backward(*tensors, *output[1])
-
-
-def _differentiate(ctx: Any, grad: Tensor, _: list[Tensor]) -> tuple[Tensor | None, ...]:
-    saved = ctx.saved_tensors
-    inputs, kept = saved[: ctx.num_inputs], list(saved[ctx.num_inputs :])
-    grads = ragged_rnn_backward(grad.contiguous(), *inputs, kept, ctx.kind, ctx.backend)
-    projected, weight, *recurrent = grads
-    return projected, None, None if inputs[2] is None else weight, None, *recurrent, None, None, None
-
-
-def _refuse(ctx: Any, *grads: Tensor) -> None:
-    raise RuntimeError("the ragged RNN has no second derivative; use backend='reference' for double backward.")
-
-
-torch.library.register_autograd("torch_goat::ragged_rnn", _differentiate, setup_context=_keep)
+torch.library.register_autograd(
+    "torch_goat::ragged_rnn",
+    lambda ctx, grad, _: _flow_back(ctx, grad, ragged_rnn_backward),
+    setup_context=lambda ctx, inputs, output: _keep(ctx, inputs, output[1]),
+)
 torch.library.register_autograd("torch_goat::ragged_rnn_backward", _refuse)

@@ -1,18 +1,39 @@
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
+
+
+class Inputs(NamedTuple):
+    """What a kernel reads. All but ``projected`` are in the dtype of the arithmetic, float32 or float64."""
+
+    projected: Tensor  # [K, S, D, G * H], the states of the sources on the gates
+    source: Tensor  # [K, E], the source at each place
+    weight: Tensor | None  # [K, E], the coefficient that scales it; None is one everywhere
+    ptr: Tensor  # [T + 1], the runs of the targets
+    weight_hh: Tensor  # [K, D, G * H, H]
+    bias_ih: Tensor  # [K, D, G * H]
+    bias_hh: Tensor  # [K, D, G * H]
+
+    def contiguous(self) -> "Inputs":
+        return Inputs(*(None if value is None else value.contiguous() for value in self))  # type: ignore[arg-type]
+
+
+class Gradients(NamedTuple):
+    """What a kernel's backward gives; no two of them share memory."""
+
+    projected: Tensor
+    weight: Tensor  # [K, E], also where the input is None
+    weight_hh: Tensor
+    bias_ih: Tensor
+    bias_hh: Tensor
 
 
 class Kernel(Protocol):
     """What a module of :mod:`torch_goat.sequence.kernels` offers to be a backend.
 
-    It reads ``gates[p] = weight[k, p] * projected[k, source[k, p], d] + bias_ih`` for the places ``p`` of each run,
-    forwards in direction 0 and backwards in direction 1, and returns the final states ``[T, K, D * H]`` in the dtype
-    of ``projected``. A run of no places gives zeros.
-
-    Shapes: ``projected [K, S, D, G * H]``, ``source [K, E]``, ``weight [K, E]`` or ``None`` (ones), ``ptr [T + 1]``,
-    ``weight_hh [K, D, G * H, H]``, ``bias_ih`` and ``bias_hh`` ``[K, D, G * H]``. All but ``projected`` are in the
-    dtype of the arithmetic, float32 or float64. ``saved`` is whatever the kernel's own backward wants back.
+    It reads ``weight[k, p] * projected[k, source[k, p], d] + bias_ih`` at the places ``p`` of each run, forwards in
+    direction 0 and backwards in direction 1, and returns the final states ``[T, K, D * H]`` in the dtype of
+    ``projected``. A run of no places gives zeros.
     """
 
     @property
@@ -29,34 +50,11 @@ class Kernel(Protocol):
     def unavailable(self) -> str | None:
         """Why the kernel cannot run on this machine, or ``None``."""
 
-    def forward(
-        self,
-        kind: str,
-        projected: Tensor,
-        source: Tensor,
-        weight: Tensor | None,
-        ptr: Tensor,
-        weight_hh: Tensor,
-        bias_ih: Tensor,
-        bias_hh: Tensor,
-        save: bool,
-    ) -> tuple[Tensor, list[Tensor]]:
-        """The final states and, if ``save``, what the backward needs."""
+    def forward(self, kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
+        """The final states and, if ``save``, what the backward wants back."""
 
-    def backward(
-        self,
-        kind: str,
-        grad: Tensor,
-        projected: Tensor,
-        source: Tensor,
-        weight: Tensor | None,
-        ptr: Tensor,
-        weight_hh: Tensor,
-        bias_ih: Tensor,
-        bias_hh: Tensor,
-        saved: list[Tensor],
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """Gradients of ``projected``, ``weight`` ``[K, E]``, ``weight_hh``, ``bias_ih`` and ``bias_hh``."""
+    def backward(self, kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
+        """The gradients, from that of the final states."""
 
-    def saved_like(self, kind: str, projected: Tensor, source: Tensor, ptr: Tensor, weight_hh: Tensor) -> list[Tensor]:
-        """Empty tensors shaped as ``saved``, for tracing without data."""
+    def saved_like(self, kind: str, inputs: Inputs) -> list[Tensor]:
+        """Empty tensors shaped as what the forward saves, for tracing without data."""

@@ -10,6 +10,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torch_goat.sequence.kernels.interface import Gradients, Inputs
+
 DESCRIPTION = "all heads and directions batched in plain PyTorch, on any device"
 MAX_HIDDEN = 2**31
 
@@ -63,17 +65,8 @@ def _gather(
     return row, None if weight is None else weight[:, at]
 
 
-def forward(
-    kind: str,
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    save: bool,
-) -> tuple[Tensor, list[Tensor]]:
+def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
+    projected, source, weight, ptr, weight_hh, bias_ih, bias_hh = inputs
     heads, _, directions, _ = projected.shape
     hidden = weight_hh.size(-1)
     schedule = _schedule(ptr, directions)
@@ -93,18 +86,8 @@ def forward(
     return out.flatten(2), [gates, *states] if save else []
 
 
-def backward(
-    kind: str,
-    grad: Tensor,
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    saved: list[Tensor],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
+    projected, source, weight, ptr, weight_hh, *_ = inputs
     heads, _, directions, _ = projected.shape
     hidden = weight_hh.size(-1)
     schedule = _schedule(ptr, directions)
@@ -126,7 +109,7 @@ def backward(
         grad_gates *= scale.unsqueeze(-1)
     grad_projected = projected.new_zeros(projected.shape, dtype=weight_hh.dtype).view(-1, grad_gates.size(-1))
     grad_projected.scatter_add_(0, row.view(-1, 1).expand(-1, grad_gates.size(-1)), grad_gates.flatten(0, 2))
-    return (
+    return Gradients(
         grad_projected.view_as(projected).to(projected.dtype),
         grad_weight,
         grad_hh.view_as(weight_hh),
@@ -135,11 +118,11 @@ def backward(
     )
 
 
-def saved_like(kind: str, projected: Tensor, source: Tensor, ptr: Tensor, weight_hh: Tensor) -> list[Tensor]:
-    heads, _, directions, width = projected.shape
-    hidden = weight_hh.size(-1)
+def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
+    heads, _, directions, width = inputs.projected.shape
+    hidden = inputs.weight_hh.size(-1)
     widths = [width, *[hidden] * _STEPS[kind].num_states]
-    return [weight_hh.new_empty(heads * directions, source.size(1), width) for width in widths]
+    return [inputs.weight_hh.new_empty(heads * directions, inputs.source.size(1), width) for width in widths]
 
 
 def _rows(projected: Tensor, row: Tensor) -> Tensor:

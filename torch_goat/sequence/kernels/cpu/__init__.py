@@ -18,6 +18,7 @@ from torch_goat.sequence.kernels.cpu.packing import (
     unpack_recurrent,
 )
 from torch_goat.sequence.kernels.cpu.pool import run_all
+from torch_goat.sequence.kernels.interface import Gradients, Inputs
 
 DESCRIPTION = "every run fused into one loop of vector instructions, compiled by numba"
 MAX_HIDDEN = 128
@@ -38,51 +39,32 @@ def unavailable() -> str | None:
     return None
 
 
-def saved_like(kind: str, projected: Tensor, source: Tensor, ptr: Tensor, weight_hh: Tensor) -> list[Tensor]:
-    return [_kept(_shape(kind, weight_hh), projected, source.size(1), weight_hh)]
+def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
+    return [_kept(_shape(kind, inputs), inputs, inputs.source.size(1))]
 
 
-def forward(
-    kind: str,
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    save: bool,
-) -> tuple[Tensor, list[Tensor]]:
+def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
     from torch_goat.sequence.kernels.cpu import sweep
 
-    heads, _, directions, _ = projected.shape
-    shape = _shape(kind, weight_hh)
-    inputs, runs = _inputs(shape, projected, source, weight, ptr, weight_hh, bias_ih, bias_hh)
-    out = weight_hh.new_zeros(ptr.numel() - 1, heads, directions, shape.hidden)
-    kept = _kept(shape, projected, source.size(1) if save else 0, weight_hh)
+    heads, _, directions, _ = inputs.projected.shape
+    shape = _shape(kind, inputs)
+    packed, runs = _packed(shape, inputs)
+    out = inputs.weight_hh.new_zeros(inputs.ptr.numel() - 1, heads, directions, shape.hidden)
+    kept = _kept(shape, inputs, inputs.source.size(1) if save else 0)
     tasks = _tasks(shape, heads, directions, runs.length)
-    arguments = (inputs, runs, kept.numpy(), out.numpy(), tasks)
-    run_all(lambda begin, end: sweep.forward(shape, *arguments, begin, end), tasks.size, source.numel() * directions)
-    return out.flatten(2).to(projected.dtype), [kept] if save else []
+    arguments = (packed, runs, kept.numpy(), out.numpy(), tasks)
+    places = inputs.source.numel() * directions
+    run_all(lambda begin, end: sweep.forward(shape, *arguments, begin, end), tasks.size, places)
+    return out.flatten(2).to(inputs.projected.dtype), [kept] if save else []
 
 
-def backward(
-    kind: str,
-    grad: Tensor,
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    saved: list[Tensor],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
     from torch_goat.sequence.kernels.cpu import sweep
 
+    projected, source, weight_hh = inputs.projected, inputs.source, inputs.weight_hh
     heads, num_sources, directions, _ = projected.shape
-    shape = _shape(kind, weight_hh)
-    inputs, runs = _inputs(shape, projected, source, weight, ptr, weight_hh, bias_ih, bias_hh)
+    shape = _shape(kind, inputs)
+    packed, runs = _packed(shape, inputs)
     tasks = _tasks(shape, heads, directions, runs.length)
     chunks = tasks.size // (heads * directions)
 
@@ -96,7 +78,7 @@ def backward(
     states = grad.to(weight_hh.dtype).contiguous().view(-1, heads, directions, shape.hidden).numpy()
     kept = saved[0].numpy()
     outputs = sweep.Outputs(*[value.numpy() for value in (table, scale, recurrent, share, extra)])
-    arguments = (inputs, runs, kept, states, outputs, tasks)
+    arguments = (packed, runs, kept, states, outputs, tasks)
     run_all(lambda begin, end: sweep.backward(shape, *arguments, begin, end), tasks.size, source.numel() * directions)
     grad_bias_hh = _sum(share).squeeze(2)
     grad_bias = grad_bias_hh
@@ -104,7 +86,7 @@ def backward(
         grad_bias = grad_bias_hh.unflatten(-1, (shape.blocks, 3, shape.lanes)).clone()
         grad_bias[..., 2, :] = _sum(extra).view(heads, directions, shape.blocks, shape.runs, shape.lanes).sum(dim=3)
         grad_bias = grad_bias.flatten(-3)
-    return (
+    return Gradients(
         unpack_gates(shape, _sum(table)).to(projected.dtype),
         _sum(scale),
         unpack_recurrent(shape, _sum(recurrent).unflatten(2, (shape.blocks, shape.width))).contiguous(),
@@ -121,41 +103,34 @@ def _sum(parts: Tensor) -> Tensor:
     return total
 
 
-def _shape(kind: str, weight_hh: Tensor) -> Shape:
-    return shape_of(kind, str(weight_hh.dtype).removeprefix("torch."), weight_hh.size(-1))
+def _shape(kind: str, inputs: Inputs) -> Shape:
+    return shape_of(kind, str(inputs.weight_hh.dtype).removeprefix("torch."), inputs.weight_hh.size(-1))
 
 
-def _inputs(
-    shape: Shape,
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-) -> tuple[Any, Any]:
-    from torch_goat.sequence.kernels.cpu.sweep import Inputs, Runs
+def _packed(shape: Shape, inputs: Inputs) -> tuple[Any, Any]:
+    """The inputs as the compiled code reads them, and the runs, longest first."""
+    from torch_goat.sequence.kernels.cpu.sweep import Packed, Runs
 
+    projected, source, weight, ptr, weight_hh, bias_ih, bias_hh = inputs
     bias = bias_ih if shape.kind == "gru" else bias_ih + bias_hh
     rows = pack_gates(shape, projected.to(weight_hh.dtype))
     scale = weight_hh.new_ones(source.shape) if weight is None else weight
-    packed = [pack_recurrent(shape, weight_hh), pack_transposed(shape, weight_hh)]
-    packed += [pack_gates(shape, value) for value in (bias, bias_hh)]
+    matrices = [pack_recurrent(shape, weight_hh), pack_transposed(shape, weight_hh)]
+    biases = [pack_gates(shape, value) for value in (bias, bias_hh)]
     length = np.diff(ptr.numpy())  # [T]
     order = np.argsort(-length, kind="stable")[: np.count_nonzero(length)]
     runs = Runs(order, ptr.numpy()[order], length[order])
-    return Inputs(*[_array(value) for value in (rows, source, scale, *packed)]), runs
+    return Packed(*[_array(value) for value in (rows, source, scale, *matrices, *biases)]), runs
 
 
 def _array(value: Tensor) -> np.ndarray:
     return value.detach().contiguous().numpy()
 
 
-def _kept(shape: Shape, projected: Tensor, places: int, like: Tensor) -> Tensor:
+def _kept(shape: Shape, inputs: Inputs, places: int) -> Tensor:
     """Room for the states between stretches. A group that keeps n has read more than n stretches of places."""
-    heads, _, directions, _ = projected.shape
-    return like.new_empty(heads, directions, places // STRETCH, shape.states, shape.runs * shape.width)
+    heads, _, directions, _ = inputs.projected.shape
+    return inputs.weight_hh.new_empty(heads, directions, places // STRETCH, shape.states, shape.runs * shape.width)
 
 
 def _tasks(shape: Shape, heads: int, directions: int, length: np.ndarray) -> np.ndarray:

@@ -40,7 +40,7 @@ class Runs(NamedTuple):
     length: np.ndarray  # [N]
 
 
-class Inputs(NamedTuple):
+class Packed(NamedTuple):
     """What all heads and directions read."""
 
     table: np.ndarray  # [K, S, D, G * width]

@@ -9,6 +9,8 @@ from importlib.util import find_spec
 import torch
 from torch import Tensor
 
+from torch_goat.sequence.kernels.interface import Gradients, Inputs
+
 DESCRIPTION = "the recurrence fused in Triton kernels, on NVIDIA GPUs"
 
 MAX_HIDDEN = 128
@@ -31,40 +33,19 @@ def _interpreted() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def forward(
-    kind: str,
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    save: bool,
-) -> tuple[Tensor, list[Tensor]]:
+def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
     from torch_goat.sequence.kernels.fused_triton import launch
 
-    return launch.forward(kind, projected, source, weight, ptr, weight_hh, bias_ih, bias_hh, save)
+    return launch.forward(kind, inputs, save)
 
 
-def backward(
-    kind: str,
-    grad: Tensor,
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    saved: list[Tensor],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
     from torch_goat.sequence.kernels.fused_triton import launch
 
-    return launch.backward(kind, grad, projected, source, weight, ptr, weight_hh, bias_ih, bias_hh, saved)
+    return launch.backward(kind, grad, inputs, saved)
 
 
-def saved_like(kind: str, projected: Tensor, source: Tensor, ptr: Tensor, weight_hh: Tensor) -> list[Tensor]:
+def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
     from torch_goat.sequence.kernels.fused_triton import launch
 
-    return launch.saved_like(kind, projected, source, ptr, weight_hh)
+    return launch.saved_like(kind, inputs)

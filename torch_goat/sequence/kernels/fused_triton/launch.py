@@ -11,6 +11,7 @@ from torch_goat.sequence.cells import GATES
 from torch_goat.sequence.kernels.fused_triton.recurrence import backward_kernel, forward_kernel
 from torch_goat.sequence.kernels.fused_triton.sources import carry_kernel, source_kernel
 from torch_goat.sequence.kernels.fused_triton.sums import sum_kernel, weight_kernel
+from torch_goat.sequence.kernels.interface import Gradients, Inputs
 
 
 class Sizes(NamedTuple):
@@ -63,16 +64,17 @@ def num_parts(kind: str, dot: bool) -> int:
     return 4 if kind == "gru" and dot else GATES[kind]
 
 
-def saved_like(kind: str, projected: Tensor, source: Tensor, ptr: Tensor, weight_hh: Tensor) -> list[Tensor]:
+def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
     """Room for the schedule ``[T]``, and for the states before each step by place."""
-    order = ptr.new_empty(ptr.numel() - 1, dtype=torch.int64)
-    return [order, _states_like(kind, projected, source, weight_hh)]
+    order = inputs.ptr.new_empty(inputs.ptr.numel() - 1, dtype=torch.int64)
+    return [order, _states_like(kind, inputs)]
 
 
-def _states_like(kind: str, projected: Tensor, source: Tensor, weight_hh: Tensor) -> Tensor:
+def _states_like(kind: str, inputs: Inputs) -> Tensor:
     """``[1 or 2, K, D, E, H]``."""
-    heads, _, directions, _ = projected.shape
-    return weight_hh.new_empty(2 if kind == "lstm" else 1, heads, directions, source.size(1), weight_hh.size(-1))
+    heads, _, directions, _ = inputs.projected.shape
+    size = (2 if kind == "lstm" else 1, heads, directions, inputs.source.size(1), inputs.weight_hh.size(-1))
+    return inputs.weight_hh.new_empty(size)
 
 
 def schedule(ptr: Tensor) -> Tensor:
@@ -82,35 +84,26 @@ def schedule(ptr: Tensor) -> Tensor:
     return torch.sort(lengths, descending=True, stable=True)[1]
 
 
-def forward(
-    kind: str,
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    save: bool,
-) -> tuple[Tensor, list[Tensor]]:
+def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
+    projected, source, weight, ptr, weight_hh, bias_ih, bias_hh = inputs.contiguous()
     heads, _, directions, _ = projected.shape
     hidden, num_targets = weight_hh.size(-1), ptr.numel() - 1
     out = projected.new_empty(num_targets, heads, directions * hidden)
-    states = _states_like(kind, projected, source, weight_hh) if save else out
+    states = _states_like(kind, inputs) if save else out
     order = schedule(ptr)
     if num_targets:
         chosen = sizes(hidden, heads, directions, num_targets, backward=False)
         programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
         with _device(projected):
             forward_kernel[(programs * heads * directions,)](
-                projected.contiguous(),
-                source.contiguous(),
-                None if weight is None else weight.contiguous(),
-                ptr.contiguous(),
+                projected,
+                source,
+                weight,
+                ptr,
                 order,
-                weight_hh.contiguous(),
-                bias_ih.contiguous(),
-                bias_hh.contiguous(),
+                weight_hh,
+                bias_ih,
+                bias_hh,
                 out,
                 states,
                 *counts,
@@ -120,26 +113,14 @@ def forward(
     return out, [order, states] if save else []
 
 
-def backward(
-    kind: str,
-    grad: Tensor,
-    projected: Tensor,
-    source: Tensor,
-    weight: Tensor | None,
-    ptr: Tensor,
-    weight_hh: Tensor,
-    bias_ih: Tensor,
-    bias_hh: Tensor,
-    saved: list[Tensor],
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
+    projected, source, weight, ptr, weight_hh, bias_ih, bias_hh = inputs.contiguous()
     heads, _, directions, _ = projected.shape
     hidden, num_places, num_targets = weight_hh.size(-1), source.size(1), ptr.numel() - 1
     if num_places == 0:
         zeros = torch.zeros_like
-        return zeros(projected), weight_hh.new_zeros(source.shape), zeros(weight_hh), zeros(bias_ih), zeros(bias_hh)
-    grad, projected, source, ptr = (value.contiguous() for value in (grad, projected, source, ptr))
-    weight = None if weight is None else weight.contiguous()
-    weight_hh, bias_ih, bias_hh = (value.contiguous() for value in (weight_hh, bias_ih, bias_hh))
+        grad_weight = weight_hh.new_zeros(source.shape)
+        return Gradients(zeros(projected), grad_weight, zeros(weight_hh), zeros(bias_ih), zeros(bias_hh))
     order, states = saved
     chosen = sizes(hidden, heads, directions, num_targets, backward=True)
     programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
@@ -175,7 +156,7 @@ def backward(
                 _multiply(gradients, states, sums, first_chain, chains, constants)
             by_source.add(gradients, first, chains // directions)
         grad_projected, grad_weight = by_source.finish()
-        return grad_projected, grad_weight, *_add_up(sums, weight_hh, bias_ih, bias_hh)
+        return Gradients(grad_projected, grad_weight, *_add_up(sums, weight_hh, bias_ih, bias_hh))
 
 
 def _recurrence(
