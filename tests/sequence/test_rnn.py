@@ -222,3 +222,28 @@ def test_bad_factories_are_refused() -> None:
 def test_bad_arguments_are_refused(arguments, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         RaggedRNN(*arguments)
+
+
+def test_auto_takes_the_fastest_that_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch_goat.sequence.backends import _choose
+    from torch_goat.sequence.kernels import KERNELS
+
+    assert _choose("auto", "cpu", torch.float32, 8) == "cpu"
+    assert _choose("auto", "cpu", torch.float32, 129) == "torch"
+    assert _choose("triton", "cuda", torch.float32, 129) == "torch"
+    assert _choose("auto", "meta", torch.float32, 8) == "torch"
+    with pytest.raises(ValueError, match="backend 'cpu' reads tensors on cpu, got cuda"):
+        _choose("cpu", "cuda", torch.float32, 8)
+    _choose.cache_clear()
+    monkeypatch.setattr(KERNELS["cpu"], "unavailable", lambda: "numba is not installed")
+    assert _choose("auto", "cpu", torch.float32, 8) == "torch"
+    with pytest.raises(ValueError, match="backend 'cpu' cannot run here: numba is not installed"):
+        RaggedRNN("lstm", 3, 4, backend="cpu")
+    _choose.cache_clear()
+
+
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+def test_wide_layers_fall_back(backend: str) -> None:
+    rnn = RaggedRNN("rnn", 3, 2 * 130).double()
+    inputs = runs(1, 3, [2, 3])
+    assert_close(evaluate(rnn, backend, *inputs), evaluate(rnn, "reference", *inputs), 1e-10)

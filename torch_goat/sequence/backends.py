@@ -60,17 +60,18 @@ def run(
     """
     if backend == "reference":
         return reference(kind, z, source, weight, ptr, weights)
-    kernel = _kernel(backend, z.device.type, weights.weight_hh.size(-1))
+    arithmetic = torch.promote_types(z.dtype, torch.float32)
+    kernel = _kernel(backend, z.device.type, arithmetic, weights.weight_hh.size(-1))
     return project_and_run(kind, kernel, z, source, weight, ptr, weights)
 
 
 @torch.compiler.assume_constant_result
-def _kernel(backend: str, device: str, hidden: int) -> str:
-    return _choose(backend, device, hidden)
+def _kernel(backend: str, device: str, arithmetic: torch.dtype, hidden: int) -> str:
+    return _choose(backend, device, arithmetic, hidden)
 
 
 @functools.cache
-def _choose(backend: str, device: str, hidden: int) -> str:
+def _choose(backend: str, device: str, arithmetic: torch.dtype, hidden: int) -> str:
     """The kernel that stands behind a backend for tensors on a device and a hidden width per direction."""
     if backend == "auto":
         wanted = [name for name in FASTEST_FIRST.get(device, ()) if KERNELS[name].unavailable() is None]
@@ -80,4 +81,4 @@ def _choose(backend: str, device: str, hidden: int) -> str:
             raise ValueError(
                 f"backend {backend!r} reads tensors on {' or '.join(KERNELS[backend].devices())}, got {device}."
             )
-    return next((name for name in wanted if hidden <= KERNELS[name].MAX_HIDDEN), "torch")
+    return next((name for name in wanted if hidden <= KERNELS[name].max_hidden(arithmetic)), "torch")

@@ -1,6 +1,6 @@
 from typing import NamedTuple, Protocol
 
-from torch import Tensor
+from torch import Tensor, dtype
 
 
 class Inputs(NamedTuple):
@@ -40,8 +40,7 @@ class Kernel(Protocol):
     def DESCRIPTION(self) -> str:
         """The kernel in half a sentence."""
 
-    @property
-    def MAX_HIDDEN(self) -> int:
+    def max_hidden(self, arithmetic: dtype) -> int:
         """The largest hidden width per direction; wider ones are left to the kernel ``torch``."""
 
     def devices(self) -> tuple[str, ...]:

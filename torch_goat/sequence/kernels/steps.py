@@ -5,6 +5,7 @@ handful of calls on contiguous slices and no place is ever padded. Step-major, t
 ``offset[t] .. offset[t] + count[t]``.
 """
 
+import sys
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,10 @@ from torch import Tensor
 from torch_goat.sequence.kernels.interface import Gradients, Inputs
 
 DESCRIPTION = "all heads and directions batched in plain PyTorch, on any device"
-MAX_HIDDEN = 2**31
+
+
+def max_hidden(arithmetic: torch.dtype) -> int:
+    return sys.maxsize
 
 
 def devices() -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from torch import Tensor
+from torch import Tensor, dtype
 
 from torch_goat.sequence.kernels.cpu.packing import (
     STRETCH,
@@ -21,12 +21,15 @@ from torch_goat.sequence.kernels.cpu.pool import run_all
 from torch_goat.sequence.kernels.interface import Gradients, Inputs
 
 DESCRIPTION = "every run fused into one loop of vector instructions, compiled by numba"
-MAX_HIDDEN = 128
 
 # A head and direction are split into chunks of runs only if there are too few of them to share out among threads.
 # The chunks depend on the tensors alone, never on the number of threads, and so does every sum.
 _TASKS = 8
 _PLACES_PER_CHUNK = 4096
+
+
+def max_hidden(arithmetic: dtype) -> int:
+    return 128
 
 
 def devices() -> tuple[str, ...]:

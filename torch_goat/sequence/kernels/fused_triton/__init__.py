@@ -13,7 +13,9 @@ from torch_goat.sequence.kernels.interface import Gradients, Inputs
 
 DESCRIPTION = "the recurrence fused in Triton kernels, on NVIDIA GPUs"
 
-MAX_HIDDEN = 128
+
+def max_hidden(arithmetic: torch.dtype) -> int:
+    return 64 if arithmetic == torch.float64 else 128  # beyond, a block does not fit a multiprocessor's memory
 
 
 def devices() -> tuple[str, ...]:

@@ -28,11 +28,13 @@ class Sizes(NamedTuple):
     source_warps: int = 1
 
 
+_SMALL = 100_000  # places
+
 # Sizes to use instead, by the name of the field; with "backward_" before it, in the backward. For measurements.
 OVERRIDES: dict[str, Any] = {}
 
 
-def sizes(hidden: int, heads: int, directions: int, num_targets: int, backward: bool) -> Sizes:
+def sizes(hidden: int, heads: int, directions: int, num_targets: int, num_places: int, backward: bool) -> Sizes:
     """The sizes for a hidden width per direction, chosen for an H200.
 
     In registers, a block has one value per thread: with more, Triton would change layouts within a step.
@@ -44,7 +46,8 @@ def sizes(hidden: int, heads: int, directions: int, num_targets: int, backward: 
         chosen = Sizes(runs=16, warps=4 if width == 32 else 8, single=64, dot=True)
     chosen = chosen._replace(chunks=max(1, 64 // width), source_warps=max(1, width // 16))
     if backward:
-        chosen = chosen._replace(groups=2 if heads >= 4 else 1)
+        # Groups save memory, and cost the time of the longest run each; where all runs are short, that is nothing.
+        chosen = chosen._replace(groups=min(heads, 4) if num_places < _SMALL else 1)
         if not chosen.dot:
             # Each program leaves a partial sum: more than a few only if they are needed to fill the device, and busy.
             chains = triton.cdiv(heads, chosen.groups) * directions
@@ -92,7 +95,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     states = _states_like(kind, inputs) if save else out
     order = schedule(ptr)
     if num_targets:
-        chosen = sizes(hidden, heads, directions, num_targets, backward=False)
+        chosen = sizes(hidden, heads, directions, num_targets, source.size(1), backward=False)
         programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
         with _device(projected):
             forward_kernel[(programs * heads * directions,)](
@@ -122,7 +125,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
         grad_weight = weight_hh.new_zeros(source.shape)
         return Gradients(zeros(projected), grad_weight, zeros(weight_hh), zeros(bias_ih), zeros(bias_hh))
     order, states = saved
-    chosen = sizes(hidden, heads, directions, num_targets, backward=True)
+    chosen = sizes(hidden, heads, directions, num_targets, num_places, backward=True)
     programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
     constants["PARTS"] = parts = num_parts(kind, chosen.dot)
 

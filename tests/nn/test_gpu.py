@@ -1,0 +1,73 @@
+"""What holds on a GPU, for the whole layer."""
+
+import pytest
+import torch
+
+import torch_goat
+from tests.compare import assert_close, relative_error, with_gradients
+from torch_goat.nn import GOATConv
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+
+
+def graph() -> tuple[torch.Tensor, torch.Tensor]:
+    edge_index = torch.cat(
+        [torch.randint(500, (2, 6000)), torch.stack([torch.arange(400), torch.zeros(400).long()])], 1
+    )
+    return torch.randn(500, 12), edge_index
+
+
+@pytest.mark.parametrize("attention", ["gat", "gatv2"])
+@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
+def test_equals_the_cpu_given_one_ordering(rnn: str, attention: str) -> None:
+    x, edge_index = graph()
+    conv = GOATConv(12, 16, heads=4, rnn=rnn, attention=attention).double()
+    ordering = conv(x.double(), edge_index, return_ordering=True)[1]
+    expected = with_gradients(conv, conv(x.double(), edge_index, ordering=ordering))
+    conv = conv.float().cuda()
+    out = conv(x.cuda(), edge_index.cuda(), ordering=ordering.to("cuda"))
+    found = {name: value.cpu() for name, value in with_gradients(conv, out.cpu()).items()}
+    assert_close(found, expected, 1e-5)
+    own = conv(x.cuda(), edge_index.cuda(), return_ordering=True)[1].to("cpu")
+    wrong = own.token != ordering.token
+    # Orders may differ only between scores within rounding of each other.
+    assert float((own.score - ordering.score).abs()[wrong].max() if bool(wrong.any()) else 0) < 1e-5
+
+
+@pytest.mark.parametrize("attention", ["gat", "gatv2"])
+def test_equal_from_run_to_run(attention: str) -> None:
+    x, edge_index = (value.cuda() for value in graph())
+    conv = GOATConv(12, 16, heads=4, attention=attention).cuda()
+    runs = []
+    for _ in range(3):
+        leaf = x.clone().requires_grad_()
+        runs.append(with_gradients(conv, conv(leaf, edge_index).cpu(), leaf))
+    for other in runs[1:]:
+        assert all(torch.equal(runs[0][name], other[name]) for name in runs[0])
+
+
+def test_bfloat16_under_autocast() -> None:
+    x, edge_index = graph()
+    conv = GOATConv(12, 16, heads=4).cuda()
+    ordering = conv(x.cuda(), edge_index.cuda(), return_ordering=True)[1]
+    expected = with_gradients(conv, conv(x.cuda(), edge_index.cuda(), ordering=ordering).cpu())
+    with torch.autocast("cuda", torch.bfloat16):
+        out = conv(x.cuda(), edge_index.cuda(), ordering=ordering)
+    found = with_gradients(conv, out.float().cpu())
+    assert relative_error(found["output"].cpu(), expected["output"].cpu()) < 1e-2
+    for name in expected:
+        assert relative_error(found[name].cpu(), expected[name].cpu()) < 2e-2, name
+
+
+def test_compile() -> None:
+    x, edge_index = (value.cuda() for value in graph())
+    conv = GOATConv(12, 16, heads=4).cuda()
+    compiled = torch.compile(conv, backend="aot_eager")
+    assert relative_error(compiled(x, edge_index), conv(x, edge_index)) < 1e-6
+
+
+def test_auto_takes_triton() -> None:
+    from torch_goat.sequence.backends import _choose
+
+    assert torch_goat.backends()["triton"].available
+    assert _choose("auto", "cuda", torch.float32, 8) == "triton"
