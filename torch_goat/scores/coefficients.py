@@ -3,6 +3,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_goat.scores.runs import reduce_runs, run_offsets
+
 
 def coefficients(score: Tensor, target: Tensor, ptr: Tensor) -> Tensor:
     """The coefficients of Eq. 3: the softmax of scores within each neighbourhood.
@@ -17,30 +19,23 @@ def coefficients(score: Tensor, target: Tensor, ptr: Tensor) -> Tensor:
     """
     if score.numel() == 0:
         return score
-    return _Softmax.apply(score, target.expand_as(score), ptr.diff().repeat(score.size(0)))
+    return _Softmax.apply(score, target.expand_as(score), run_offsets(ptr, *score.shape))
 
 
 class _Softmax(torch.autograd.Function):
-    """Softmax of ``[K, E]`` within runs: ``index`` ``[K, E]`` names the run of a place, ``length`` ``[K * T]``."""
+    """Softmax of ``[K, E]`` within runs: ``index`` ``[K, E]`` names the run of a place."""
 
     @staticmethod
-    def forward(ctx: Any, score: Tensor, index: Tensor, length: Tensor) -> Tensor:
-        peak = _reduce("max", score, length)  # [K, T]
+    def forward(ctx: Any, score: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
+        peak = reduce_runs("max", score, offsets)  # [K, T]
         weight = (score - peak.gather(1, index)).exp_()
-        weight /= _reduce("sum", weight, length).gather(1, index)
-        ctx.save_for_backward(weight, index, length)
+        weight /= reduce_runs("sum", weight, offsets).gather(1, index)
+        ctx.save_for_backward(weight, index, offsets)
         return weight
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        weight, index, length = ctx.saved_tensors
+        weight, index, offsets = ctx.saved_tensors
         flow = grad * weight
-        total = _reduce("sum", flow, length).gather(1, index)
+        total = reduce_runs("sum", flow, offsets).gather(1, index)
         return torch.addcmul(flow, weight, total, value=-1), None, None
-
-
-def _reduce(how: str, value: Tensor, length: Tensor) -> Tensor:
-    """Reduces each run of ``value`` ``[K, E]`` to one number ``[K, T]``, in order."""
-    flat = value.reshape(-1)
-    # "unsafe" only skips a check of the lengths, which would wait for the device.
-    return torch.segment_reduce(flat, how, lengths=length, unsafe=True).view(value.size(0), -1)

@@ -3,6 +3,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_goat.scores.runs import reduce_runs, run_offsets
+
 
 def take(value: Tensor, index: Tensor, ascending: bool = False) -> Tensor:
     """Columns of ``value`` ``[K, N]`` by index ``[E]``, with a gradient that is equal from run to run.
@@ -33,6 +35,4 @@ class _Take(torch.autograd.Function):
             index, order = index.sort(stable=True)
             grad = grad.index_select(1, order)
         ptr = torch.searchsorted(index, torch.arange(ctx.size + 1, device=index.device))
-        length = ptr.diff().repeat(grad.size(0))
-        total = torch.segment_reduce(grad.reshape(-1), "sum", lengths=length, unsafe=True)
-        return total.view(grad.size(0), -1), None, None
+        return reduce_runs("sum", grad, run_offsets(ptr, *grad.shape)), None, None

@@ -47,7 +47,7 @@ def sizes(hidden: int, heads: int, directions: int, num_targets: int, num_places
     chosen = chosen._replace(chunks=max(1, 64 // width), source_warps=max(1, width // 16))
     if backward:
         # Groups save memory, and cost the time of the longest run each; where all runs are short, that is nothing.
-        chosen = chosen._replace(groups=min(heads, 4) if num_places < _SMALL else 1)
+        chosen = chosen._replace(groups=min(heads, 2) if num_places < _SMALL else 1)
         if not chosen.dot:
             # Each program leaves a partial sum: more than a few only if they are needed to fill the device, and busy.
             chains = triton.cdiv(heads, chosen.groups) * directions
