@@ -1,0 +1,69 @@
+"""What bad input gets: one sentence with the offending value, before any work."""
+
+import pytest
+import torch
+
+from torch_goat import set_checks
+from torch_goat.nn import GOATConv
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"rnn": "transformer"}, "rnn must be one of.*got 'transformer'"),
+        ({"attention": "dot"}, "attention must be one of.*got 'dot'"),
+        ({"backend": "tpu"}, "backend must be one of.*got 'tpu'"),
+        ({"out_channels": 5}, "out_channels=5 is odd"),
+        ({"heads": 0}, "at least 1, got 4 and 0"),
+        ({"head_pooling": "max"}, "'cat', 'sum' or 'mean', got 'max'"),
+        ({"neighbor_selection": "last"}, "'random' or 'top', got 'last'"),
+        ({"max_neighbors": 0}, "at least 1 or None, got 0"),
+        ({"dropout": 1.5}, "between 0 and 1, got 1.5"),
+    ],
+)
+def test_bad_options_are_refused(options, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GOATConv(**({"in_channels": 5, "out_channels": 4} | options))
+
+
+EDGES = torch.tensor([[0, 1], [1, 2]])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"x": torch.ones(3, 4)}, ValueError, "x has 4 channels, but the layer was built for 5"),
+        ({"x": torch.ones(3)}, ValueError, r"two dimensions \[rows, channels\], got shape \[3\]"),
+        ({"x": torch.ones(3, 5, dtype=torch.long)}, TypeError, "floating point dtype, got torch.int64"),
+        ({"x": torch.ones(3, 5).double()}, TypeError, "x is torch.float64, but the layer's weights are torch.float32"),
+        ({"x": [[1.0] * 5] * 3}, TypeError, "x must be a tensor, got list"),
+        ({"x": torch.tensor([[1.0] * 5, [torch.inf] * 5])}, ValueError, "non-finite value in row 1"),
+        ({"edge_index": torch.tensor([[0, 7], [1, 2]])}, IndexError, "node 7, but there are 3 nodes"),
+        ({"x": (torch.ones(2, 5), torch.ones(3, 5))}, ValueError, "3 targets cannot be the first rows of 2 sources"),
+        ({"size": (4, 3)}, ValueError, "size says 4 sources, but x has 3 rows"),
+        ({"x": (torch.ones(3, 5), torch.ones(2, 5)), "size": (3, 1)}, ValueError, "size says 1 targets, but x has 2"),
+        ({"edge_attr": torch.ones(2, 1)}, ValueError, "without edge features"),
+    ],
+)
+def test_bad_calls_are_refused(arguments, error, message: str) -> None:
+    with pytest.raises(error, match=message):
+        GOATConv(5, 4)(**({"x": torch.ones(3, 5), "edge_index": EDGES} | arguments))
+
+
+def test_residual_without_targets_is_refused() -> None:
+    conv = GOATConv((5, 3), 4, add_self_loops=False, residual=True)
+    with pytest.raises(ValueError, match="needs the targets' states"):
+        conv((torch.ones(3, 5), None), EDGES, size=(3, 3))
+
+
+def test_checks_can_be_switched_off() -> None:
+    x = torch.full((3, 5), torch.nan)
+    set_checks(False)
+    try:
+        assert GOATConv(5, 4)(x, EDGES).isnan().any()
+    finally:
+        set_checks(True)
+    with pytest.raises(ValueError, match="non-finite"):
+        GOATConv(5, 4)(x, EDGES)
+    with pytest.raises(TypeError, match="True or False, got 'no'"):
+        set_checks("no")

@@ -1,0 +1,68 @@
+"""The numbers in README and docs are those of the committed results."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+FOLDERS = {"H200": ("2026-11-15-h200", "triton"), "CPU, 2 threads": ("2026-11-15-cpu", "cpu")}
+
+
+def layers(device: str, graph: str) -> dict[str, dict]:
+    rows = json.loads((RESULTS / FOLDERS[device][0] / "layer.json").read_text())["rows"]
+    return {row["layer"]: row for row in rows if row["graph"] == graph}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/performance.md"])
+def test_the_table_is_that_of_the_results(page: str) -> None:
+    lines = (ROOT / page).read_text().splitlines()
+    table = [re.split(r"\s*\|\s*", line.strip("| ")) for line in lines if re.match(r"\| (H200|CPU)", line)]
+    measured = sum(len({row["graph"] for row in rows(device)}) for device in FOLDERS)
+    assert len(table) == measured
+    for device, graph, gat, goat, time, memory, packed in table:
+        found = layers(device, graph)
+        ours = f"GOATConv {FOLDERS[device][1]}"
+        assert gat == f"{found['GATConv']['ms']:.1f}"
+        assert goat == f"{found[ours]['ms']:.1f}"
+        assert time == f"{found[ours]['ms_ratio']:.2f}"
+        assert memory in ("-", f"{found[ours]['mb_ratio']:.2f}")
+        if "one head" in packed:
+            ratio = found["packed nn.LSTM, one head"]["ms"] / found[f"{ours}, one head"]["ms"]
+            assert packed == f"{ratio:.0f} (one head)"
+        elif packed != "-":
+            assert packed == f"{found['packed nn.LSTM']['ms'] / found[ours]['ms']:.0f}"
+
+
+def rows(device: str) -> list[dict]:
+    return json.loads((RESULTS / FOLDERS[device][0] / "layer.json").read_text())["rows"]
+
+
+def test_the_targets_that_are_called_met_are_met() -> None:
+    ratio = {
+        (device, graph): layers(device, graph)[f"GOATConv {FOLDERS[device][1]}"]
+        for device in FOLDERS
+        for graph in {row["graph"] for row in rows(device)}
+    }
+    assert ratio["H200", "Computers"]["ms_ratio"] <= 2.5
+    assert ratio["H200", "ogbn-arxiv"]["ms_ratio"] <= 2.5
+    assert all(row["mb_ratio"] <= 3 for (device, _), row in ratio.items() if device == "H200")
+    assert ratio["CPU, 2 threads", "Cora"]["ms_ratio"] <= 4
+    assert ratio["CPU, 2 threads", "Computers"]["ms_ratio"] <= 4
+    assert ratio["CPU, 2 threads", "100 nodes, checks off"]["ms_ratio"] <= 3
+    assert layers("H200", "Computers")["packed nn.LSTM"]["ms"] >= 100 * ratio["H200", "Computers"]["ms"]
+    cora = layers("CPU, 2 threads", "Cora")
+    assert cora["packed nn.LSTM"]["ms"] >= 10 * cora["GOATConv cpu"]["ms"]
+    computers = layers("CPU, 2 threads", "Computers")
+    assert computers["packed nn.LSTM, one head"]["ms"] >= 10 * computers["GOATConv cpu, one head"]["ms"]
+
+
+@pytest.mark.parametrize("device", FOLDERS)
+def test_time_grows_as_said(device: str) -> None:
+    growth = json.loads((RESULTS / FOLDERS[device][0] / "growth.json").read_text())
+    first, *_, last = growth["edges"]
+    assert last["ns_per_edge"] <= 1.3 * first["ns_per_edge"]
+    small, *_, large = growth["degrees"]
+    assert large["ms"] - small["ms"] <= 1.1 * (large["hub_ms"] - small["hub_ms"])
