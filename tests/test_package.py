@@ -9,7 +9,23 @@ import torch_goat
 
 PACKAGE = Path(torch_goat.__file__).parent
 # The data's way. A part imports from parts to its left, and from nowhere else in the package.
-LINE = ["checks", "graph", "scores", "ordering", "sequence", "nn", "models", "datasets", "training", "cli"]
+LINE = [
+    "checks",
+    "files",
+    "settings",
+    "graph",
+    "scores",
+    "ordering",
+    "sequence",
+    "nn",
+    "models",
+    "datasets",
+    "training",
+    "recipes",
+    "search",
+    "tables",
+    "cli",
+]
 
 
 def imported(file: Path) -> set[str]:

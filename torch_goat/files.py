@@ -1,0 +1,53 @@
+"""Files that are whole or absent, and folders that one process at a time may write to."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows has no flock; there, two processes on one folder are not told apart
+    fcntl = None  # type: ignore[assignment]
+
+
+class Busy(RuntimeError):
+    """Another process holds the folder."""
+
+
+def write_atomic(path: Path, content: bytes | str) -> None:
+    """Writes a file that readers see whole or not at all, also if the process is killed meanwhile."""
+    if isinstance(content, str):
+        content = content.encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool, what: str = "folder") -> Iterator[None]:
+    """Holds a folder for this process; the lock goes with the process, however it ends.
+
+    Args:
+        folder: The folder, made if it is not there.
+        wait: Whether to wait for another process to let go, instead of raising :class:`Busy`.
+        what: How an error calls it.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "a") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                raise Busy(f"another process is using the {what} {folder}; wait for it or choose another.") from None
+        yield

@@ -1,0 +1,196 @@
+"""Settings as frozen dataclasses and TOML files, checked key by key.
+
+A dataclass is the schema: its fields are the keys, their types what a value may be, and what its ``__post_init__``
+refuses with ``ValueError`` is impossible. Fields may be ``bool``, ``int``, ``float``, ``str``, ``Literal``, tuples of
+these, other dataclasses, and dictionaries from names to any of them.
+"""
+
+import dataclasses
+import difflib
+import json
+import math
+import tomllib
+import types
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+
+
+class SettingsError(ValueError):
+    """A setting that is unknown, of a wrong type or impossible."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``" (did you mean 'heads'?)"``, or the whole list if nothing is near."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}."
+
+
+def read(kind: type[T], path: str | Path) -> T:
+    """A dataclass from a TOML file."""
+    try:
+        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: not a TOML file: {error}.") from None
+    return parse(kind, table, str(path))
+
+
+def parse(kind: type[T], table: Mapping[str, Any], where: str) -> T:
+    """A dataclass from a table of a TOML file.
+
+    Args:
+        kind: The dataclass.
+        table: Its values by key; keys that are missing keep their defaults.
+        where: The file, for errors.
+    """
+    return _dataclass(kind, table, where, "")
+
+
+def override(value: T, assignments: Iterable[str]) -> T:
+    """A copy of a dataclass with some keys set, each as ``"heads=4"`` or ``"model.heads=4"``.
+
+    A key without a section may stand anywhere in the dataclass, as long as it stands there once.
+    """
+    for assignment in assignments:
+        key, found, text = assignment.partition("=")
+        key = key.strip()
+        if not found:
+            raise SettingsError(f"{assignment!r} sets nothing; write it as key=value.")
+        path = _find(value, key)
+        try:
+            new = tomllib.loads(f"value = {text.strip()}")["value"]
+        except tomllib.TOMLDecodeError:
+            new = text.strip()
+        value = _replace(value, path, new, assignment)
+    return value
+
+
+def dumps(value: Any) -> str:
+    """A dataclass as TOML, such that :func:`read` gives an equal one."""
+    return "\n".join(_lines(to_table(value), ())).strip() + "\n"
+
+
+def to_table(value: Any) -> Any:
+    """A dataclass as dictionaries, lists and plain values; ``None`` is left out."""
+    if dataclasses.is_dataclass(value):
+        items = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
+        return {key: to_table(item) for key, item in items if item is not None}
+    if isinstance(value, Mapping):
+        return {key: to_table(item) for key, item in value.items()}
+    return [to_table(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def _dataclass(kind: Any, table: Any, where: str, section: str) -> Any:
+    if not isinstance(table, Mapping):
+        raise SettingsError(f"{where}: {section} must be a table of settings, got {table!r}.")
+    hints = get_type_hints(kind)
+    values = {}
+    for key, item in table.items():
+        path = f"{section}.{key}" if section else key
+        if key not in hints:
+            raise SettingsError(f"{where}: unknown key {path!r}{nearest(key, hints)}")
+        values[key] = _value(hints[key], item, where, path)
+    for field in dataclasses.fields(kind):
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and field.name not in values:
+            missing = f"{section}.{field.name}" if section else field.name
+            raise SettingsError(f"{where}: the key {missing!r} is missing.")
+    try:
+        return kind(**values)
+    except SettingsError:
+        raise
+    except ValueError as error:
+        raise SettingsError(f"{where}: {f'[{section}] ' if section else ''}{error}") from None
+
+
+def _value(hint: Any, item: Any, where: str, path: str) -> Any:
+    origin = get_origin(hint)
+    if origin in (Union, types.UnionType):  # X | None; None is a key that is left out
+        return _value(next(one for one in get_args(hint) if one is not type(None)), item, where, path)
+    if dataclasses.is_dataclass(hint):
+        return _dataclass(hint, item, where, path)
+    if origin is dict and isinstance(item, Mapping):
+        return {key: _value(get_args(hint)[1], one, where, f"{path}.{key}") for key, one in item.items()}
+    if origin is tuple:
+        items = item if isinstance(item, list | tuple) else [item]
+        return tuple(_value(get_args(hint)[0], one, where, path) for one in items)
+    if origin is Literal:
+        choices = get_args(hint)
+        if item not in choices or isinstance(item, bool) != isinstance(choices[choices.index(item)], bool):
+            raise SettingsError(f"{where}: {path} = {item!r} is impossible{nearest(str(item), map(str, choices))}")
+        return item
+    if hint is Any:
+        return item
+    if hint is float and type(item) is int:
+        return float(item)
+    if hint not in (bool, int, float, str) or type(item) is not hint:
+        wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}.get(hint, "a table")
+        raise SettingsError(f"{where}: {path} must be {wanted}, got {item!r}.")
+    return item
+
+
+def _find(value: Any, key: str) -> tuple[str, ...]:
+    """The path of a key in a dataclass, by its whole path or by its last part."""
+    leaves = {".".join(path): path for path in _leaves(value, ())}
+    if key in leaves:
+        return leaves[key]
+    ends = [path for path in leaves.values() if path[-1] == key]
+    if len(ends) == 1:
+        return ends[0]
+    if ends:
+        raise SettingsError(f"{key!r} stands in several places; choose from {', '.join(map('.'.join, ends))}.")
+    raise SettingsError(f"unknown key {key!r}{nearest(key, {path[-1] for path in leaves.values()})}")
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
+    for field in dataclasses.fields(value):
+        item = getattr(value, field.name)
+        if dataclasses.is_dataclass(item):
+            yield from _leaves(item, (*path, field.name))
+        else:
+            yield (*path, field.name)
+
+
+def _replace(value: Any, path: tuple[str, ...], new: Any, where: str) -> Any:
+    head, *rest = path
+    if rest:
+        item = _replace(getattr(value, head), tuple(rest), new, where)
+    else:
+        item = _value(get_type_hints(type(value))[head], new, where, head)
+    try:
+        return dataclasses.replace(value, **{head: item})
+    except SettingsError:
+        raise
+    except ValueError as error:
+        raise SettingsError(f"{where}: {error}") from None
+
+
+def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterable[str]:
+    plain = {key: item for key, item in table.items() if not isinstance(item, Mapping)}
+    if path and (plain or not table):
+        yield f"\n[{'.'.join(map(_key, path))}]"
+    for key, item in plain.items():
+        yield f"{_key(key)} = {_literal(item)}"
+    for key, item in table.items():
+        if isinstance(item, Mapping):
+            yield from _lines(item, (*path, key))
+
+
+def _key(key: str) -> str:
+    bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
+    return key if bare else json.dumps(key, ensure_ascii=False)
+
+
+def _literal(item: Any) -> str:
+    if isinstance(item, bool):
+        return "true" if item else "false"
+    if isinstance(item, list):
+        return f"[{', '.join(map(_literal, item))}]"
+    if isinstance(item, float) and not math.isfinite(item):
+        return "nan" if math.isnan(item) else ("inf" if item > 0 else "-inf")
+    if isinstance(item, str):
+        return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return repr(item)
