@@ -3,10 +3,12 @@
     python benchmarks/layer.py --threads 1 --graphs Cora --out build/bench
 
 Every subject has 8 heads of width 16 (GOAT: a bidirectional LSTM of 8 per direction), the same input and the same task:
-forward and backward, scores and sorting included. Writes ``layer.json`` and ``layer.md`` into ``--out``.
+forward and backward, scores and sorting included, on one graph again and again as in training, and on a new graph each
+call. Memory is that of a call with a new graph. Writes ``layer.json`` and ``layer.md`` into ``--out``.
 """
 
 import argparse
+import functools
 import json
 import platform
 from collections.abc import Callable
@@ -25,6 +27,7 @@ import torch_goat
 from torch_goat.nn import GOATConv
 
 HEADS, WIDTH = 8, 16
+NEW_GRAPH = ", new graph each call"
 PACKED_STEPS = 2e6  # head-steps above which packed nn.LSTM takes minutes on a CPU and is measured with one head
 PACKED_LONGEST = 5000  # steps above which it is not tried at all
 PADDED_GIGABYTES = 4  # states above which padding is not tried
@@ -54,11 +57,12 @@ def subjects(graph: Graph, device: torch.device) -> dict[str, Callable[[], Modul
         if backend != "reference" and status.available and (backend == "triton") <= (device.type == "cuda"):
             if backend == "cpu" and device.type != "cpu":
                 continue
-            found[f"GOATConv {backend}"] = lambda backend=backend: GOATConv(features, WIDTH, HEADS, backend=backend)
+            build = functools.partial(GOATConv, features, WIDTH, HEADS, backend=backend)
+            found[f"GOATConv {backend}"] = found[f"GOATConv {backend}{NEW_GRAPH}"] = build
     steps = graph.edge_index.size(1) * HEADS
     if device.type == "cpu" and steps > PACKED_STEPS:
         found["packed nn.LSTM, one head"] = lambda: GOATConv(features, WIDTH, 1, rnn=packed)
-        for name in [name for name in found if name.startswith("GOATConv")]:
+        for name in [name for name in found if name.startswith("GOATConv") and NEW_GRAPH not in name]:
             backend = name.split()[1]
             found[f"{name}, one head"] = lambda backend=backend: GOATConv(features, WIDTH, 1, backend=backend)
     elif graph.largest_degree > PACKED_LONGEST:
@@ -73,13 +77,13 @@ def subjects(graph: Graph, device: torch.device) -> dict[str, Callable[[], Modul
     return found
 
 
-def step(layer: Module, x: torch.Tensor, edge_index: torch.Tensor) -> Callable[[], None]:
-    """One forward and backward pass."""
+def step(layer: Module, x: torch.Tensor, edge_index: torch.Tensor, new_graph: bool) -> Callable[[], None]:
+    """One forward and backward pass; with a new graph each time, nothing is there that a layer keeps of a graph."""
 
     def call() -> None:
         layer.zero_grad()
         x.grad = None
-        layer(x, edge_index).square().mean().backward()
+        layer(x, edge_index.clone() if new_graph else edge_index).square().mean().backward()
 
     return call
 
@@ -99,8 +103,8 @@ def measure(graph: Graph, device: torch.device) -> list[dict]:
             row["note"] = build
         else:
             layer = build().to(device)
-            row["ms"] = milliseconds(step(layer, x, edge_index), device)
-            row["mb"] = megabytes(step(layer, x, edge_index), device)
+            row["ms"] = milliseconds(step(layer, x, edge_index, NEW_GRAPH in name), device)
+            row["mb"] = megabytes(step(layer, x, edge_index, new_graph=True), device)
             bar.write(f"{graph.name}, {name}: {row['ms']:.2f} ms")
         rows.append(row)
     base = {row["layer"]: row for row in rows}["GATConv"]

@@ -61,8 +61,6 @@ def test_int32_edges_equal_int64_edges() -> None:
         ([[0], [1]], None, None, TypeError, "got list"),
         (torch.zeros(2, 3), None, None, TypeError, "torch.float32"),
         (torch.zeros(3, 2, dtype=torch.long), None, None, ValueError, r"\[3, 2\]"),
-        (torch.tensor([[0, 4], [1, 2]]), None, None, IndexError, "node 4, but there are 4 nodes"),
-        (torch.tensor([[0, -1], [1, 2]]), None, None, IndexError, "node -1"),
         (torch.tensor([[0], [1]]), torch.ones(1, 2), None, ValueError, "edge_dim=2"),
         (torch.tensor([[0], [1]]), None, 3, ValueError, "edge_attr is missing"),
         (torch.tensor([[0], [1]]), torch.ones(1, 2), 3, ValueError, "2 channels, but the layer was built for 3"),

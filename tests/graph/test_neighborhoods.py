@@ -1,6 +1,8 @@
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from tests.compare import relative_error
@@ -38,3 +40,10 @@ def test_mean_of_edge_features_does_not_depend_on_their_order(random) -> None:
     plain = neighborhoods(edge_index, edge_attr, 41, 1, add_self_loops=True)
     shuffled = neighborhoods(edge_index[:, order], edge_attr[order], 41, 1, add_self_loops=True)
     assert torch.equal(plain.edge_attr[-1], shuffled.edge_attr[-1])
+
+
+@pytest.mark.parametrize("node", [4, -1])
+@pytest.mark.parametrize("feature", [None, torch.ones(2, 1)])
+def test_nodes_that_are_not_there_are_refused(node: int, feature: Tensor | None) -> None:
+    with pytest.raises(IndexError, match=f"node {node}, but there are 4 nodes"):
+        neighborhoods(torch.tensor([[0, node], [1, 2]]), feature, 4, 4, True)

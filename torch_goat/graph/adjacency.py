@@ -3,7 +3,7 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
 
-from torch_goat.checks import check_features, check_range
+from torch_goat.checks import check_features
 
 
 def to_edges(
@@ -48,11 +48,6 @@ def to_edges(
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, E], got {list(edge_index.shape)}.")
     edge_index = edge_index.long()
-    if num_sources == num_targets:
-        check_range("edge_index", edge_index, num_sources)
-    else:
-        check_range("edge_index[0] (sources)", edge_index[0], num_sources)
-        check_range("edge_index[1] (targets)", edge_index[1], num_targets)
     return edge_index, _edge_features(edge_attr, edge_dim, edge_index.size(1))
 
 

@@ -2,6 +2,10 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
+
+from torch_goat.checks import check_range
+from torch_goat.graph.memory import own, stream, unchanged
 
 
 class Neighborhoods(NamedTuple):
@@ -31,11 +35,18 @@ class Neighborhoods(NamedTuple):
         )
 
 
+# Of an edge_index, by what else they depend on: the edges that were read, and their neighbourhoods.
+_known: WeakIdKeyDictionary = WeakIdKeyDictionary()
+
+
 @torch.compiler.disable
 def neighborhoods(
     edge_index: Tensor, edge_attr: Tensor | None, num_sources: int, num_targets: int, add_self_loops: bool
 ) -> Neighborhoods:
     r"""Groups the edges into the closed neighbourhoods :math:`\overline{\mathcal{N}}(i)`.
+
+    Without edge features, the result is kept while ``edge_index`` lives, and given again as long as it holds the same
+    edges, which are compared one by one.
 
     Args:
         edge_index: Source and target of each edge ``[2, E]``.
@@ -45,6 +56,33 @@ def neighborhoods(
         add_self_loops: Whether each target is in its own neighbourhood, once; its edge features are the mean of those
             of its other edges. Self loops that were there already are replaced.
     """
+    if edge_attr is not None:
+        return _group(edge_index, edge_attr, num_sources, num_targets, add_self_loops)
+    known = _known.setdefault(edge_index, {})
+    key = (num_sources, num_targets, add_self_loops, stream(edge_index))
+    if key in known:
+        given, hood = known[key]
+        if unchanged(hood.ptr) and torch.equal(given, edge_index):
+            return hood
+    hood = _group(edge_index, None, num_sources, num_targets, add_self_loops)
+    if not torch.is_inference_mode_enabled():
+        whole = hood.edge_index.size(1) == edge_index.size(1) + num_targets and add_self_loops
+        given = hood.edge_index[:, : edge_index.size(1)] if whole else edge_index.clone()
+        if not add_self_loops:  # the caller's own tensor: kept, it would never go
+            hood = hood._replace(edge_index=given)
+        own(hood.source, hood.target, hood.ptr)
+        known[key] = given, hood
+    return hood
+
+
+def _group(
+    edge_index: Tensor, edge_attr: Tensor | None, num_sources: int, num_targets: int, add_self_loops: bool
+) -> Neighborhoods:
+    if num_sources == num_targets:
+        check_range("edge_index", edge_index, num_sources)
+    else:
+        check_range("edge_index[0] (sources)", edge_index[0], num_sources)
+        check_range("edge_index[1] (targets)", edge_index[1], num_targets)
     if add_self_loops:
         edge_index, edge_attr = _with_self_loops(edge_index, edge_attr, num_targets)
     source, target = edge_index

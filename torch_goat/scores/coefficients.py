@@ -3,6 +3,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_goat.graph import derived
 from torch_goat.scores.runs import reduce_runs, run_offsets
 
 
@@ -19,7 +20,7 @@ def coefficients(score: Tensor, target: Tensor, ptr: Tensor) -> Tensor:
     """
     if score.numel() == 0:
         return score
-    return _Softmax.apply(score, target.expand_as(score), run_offsets(ptr, *score.shape))
+    return _Softmax.apply(score, target.expand_as(score), derived(ptr, "offsets", run_offsets, *score.shape))
 
 
 class _Softmax(torch.autograd.Function):

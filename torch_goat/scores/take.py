@@ -3,6 +3,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_goat.graph import derived
 from torch_goat.scores.runs import reduce_runs, run_offsets
 
 
@@ -31,8 +32,16 @@ class _Take(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         (index,) = ctx.saved_tensors
-        if not ctx.ascending:
-            index, order = index.sort(stable=True)
+        order, offsets = derived(index, "columns", _columns, ctx.ascending, grad.size(0), ctx.size)
+        if order is not None:
             grad = grad.index_select(1, order)
-        ptr = torch.searchsorted(index, torch.arange(ctx.size + 1, device=index.device))
-        return reduce_runs("sum", grad, run_offsets(ptr, *grad.shape)), None, None
+        return reduce_runs("sum", grad, offsets), None, None
+
+
+def _columns(index: Tensor, ascending: bool, heads: int, size: int) -> tuple[Tensor | None, Tensor]:
+    """The places of each column behind each other (``None``: as they are), and where its run begins, for all heads."""
+    order = None
+    if not ascending:
+        index, order = index.sort(stable=True)
+    ptr = torch.searchsorted(index, torch.arange(size + 1, device=index.device))
+    return order, run_offsets(ptr, heads, index.numel())

@@ -7,6 +7,7 @@ import torch
 import triton
 from torch import Tensor
 
+from torch_goat.graph import derived
 from torch_goat.sequence.cells import GATES
 from torch_goat.sequence.kernels.fused_triton.recurrence import backward_kernel, forward_kernel
 from torch_goat.sequence.kernels.fused_triton.sources import carry_kernel, source_kernel
@@ -93,7 +94,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     hidden, num_targets = weight_hh.size(-1), ptr.numel() - 1
     out = projected.new_empty(num_targets, heads, directions * hidden)
     states = _states_like(kind, inputs) if save else out
-    order = schedule(ptr)
+    order = derived(ptr, "schedule", schedule)
     if num_targets:
         chosen = sizes(hidden, heads, directions, num_targets, source.size(1), backward=False)
         programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)

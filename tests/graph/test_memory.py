@@ -1,0 +1,100 @@
+import gc
+import weakref
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.graphs import small_graph
+from torch_goat.graph import Neighborhoods, derived, neighborhoods
+from torch_goat.nn import GOATConv
+
+
+def edges(own_loops: bool = True) -> Tensor:
+    """Edges among 9 nodes, with or without self loops among them."""
+    edge_index = small_graph(9, 30)
+    return edge_index if own_loops else edge_index[:, edge_index[0] != edge_index[1]].contiguous()
+
+
+def grouped(edge_index: Tensor, loops: bool = True) -> Neighborhoods:
+    return neighborhoods(edge_index, None, 9, 9, loops)
+
+
+def same(first: Neighborhoods, second: Neighborhoods) -> bool:
+    return all(torch.equal(getattr(first, name), getattr(second, name)) for name in ("source", "target", "ptr", "edge"))
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("own_loops", [True, False])
+def test_a_graph_is_grouped_once(loops: bool, own_loops: bool) -> None:
+    edge_index = edges(own_loops)
+    assert grouped(edge_index, loops) is grouped(edge_index, loops)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+@pytest.mark.parametrize("own_loops", [True, False])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda edge: edge.copy_(edge.flip(0)),
+        lambda edge: edge.data.copy_(edge.flip(0)),
+        lambda edge: np.copyto(edge.numpy(), edge.flip(0).numpy()),
+    ],
+    ids=["in place", "through .data", "through NumPy"],
+)
+def test_changed_edges_are_seen_however_they_changed(
+    write: Callable[[Tensor], object], own_loops: bool, loops: bool
+) -> None:
+    edge_index = edges(own_loops)
+    before = grouped(edge_index, loops)
+    write(edge_index)
+    after = grouped(edge_index, loops)
+    assert same(after, grouped(edge_index.clone(), loops))
+    assert not same(after, before)
+
+
+def test_what_is_kept_differs_by_loops_and_sizes() -> None:
+    edge_index = edges()
+    assert grouped(edge_index, True).source.numel() != grouped(edge_index, False).source.numel()
+    assert neighborhoods(edge_index, None, 12, 12, True).num_targets == 12
+    assert grouped(edge_index, True).num_targets == 9
+
+
+def test_nothing_outlives_the_edges() -> None:
+    edge_index = edges()
+    kept = [weakref.ref(grouped(edge_index, loops).source) for loops in (True, False)]
+    gc.collect()
+    assert all(reference() is not None for reference in kept)
+    del edge_index
+    gc.collect()
+    assert all(reference() is None for reference in kept)
+
+
+def test_derived_values_follow_writes() -> None:
+    hood = grouped(edges())
+    assert derived(hood.ptr, "sum", lambda ptr: ptr.sum()) is derived(hood.ptr, "sum", lambda ptr: ptr.sum())
+    hood.ptr.add_(1)
+    assert int(derived(hood.ptr, "sum", lambda ptr: ptr.sum())) == int(hood.ptr.sum())
+
+
+def test_inference_mode_leaves_nothing_behind_that_training_cannot_use() -> None:
+    edge_index, x = edges(), torch.randn(9, 4)
+    conv = GOATConv(4, 6)
+    with torch.inference_mode():
+        inferred = conv(x, edge_index)
+    out = conv(x, edge_index)
+    out.sum().backward()
+    with torch.inference_mode():
+        again = conv(x, edge_index)
+    assert torch.equal(inferred, out)
+    assert torch.equal(again, out)
+
+
+def test_an_ordering_that_was_written_to_does_not_spoil_the_next_call() -> None:
+    edge_index, x = edges(), torch.randn(9, 4)
+    conv = GOATConv(4, 6)
+    out, ordering = conv(x, edge_index, return_ordering=True)
+    ordering.ptr.zero_()
+    assert torch.equal(conv(x, edge_index), out)
