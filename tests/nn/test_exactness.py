@@ -9,10 +9,8 @@ from torch import Tensor
 from tests.backends import AVAILABLE, COMPILED, device_of
 from tests.compare import assert_close, with_gradients
 from tests.graphs import small_graph
-from torch_goat.nn import GOATConv
+from torch_goat.nn import GOATConv, Ordering
 
-# Picked: of the seeds 1, 2 and 3, the third gives inputs for which the true gradient of `att_dst` is zero, see below.
-SEED = 2
 CONFIGURATIONS = [
     pytest.param(*configuration, id="-".join(str(choice) for choice in configuration))
     for configuration in itertools.product(
@@ -33,22 +31,41 @@ def evaluate(conv: GOATConv, backend: str, ordering, x: tuple[Tensor, ...], edge
     return {name: value.cpu() for name, value in results.items()}
 
 
+def bends(ordering: Ordering) -> bool:
+    """Whether every head has a target with sizeable scores on both sides of LeakyReLU's bend.
+
+    Where all scores of a target are on one side, the target's share of them cancels in the softmax. Were it so for all
+    targets, its true gradient would be zero, which no relative error can be measured against.
+    """
+    runs = list(itertools.pairwise(ordering.ptr.tolist()))
+    sizeable = ordering.weight > 0.05
+
+    def has_both(head: int, start: int, end: int) -> bool:
+        score = ordering.score[head, start:end][sizeable[head, start:end]]
+        return bool((score > 0).any() and (score < 0).any())
+
+    return all(any(has_both(head, *run) for run in runs) for head in range(ordering.weight.size(0)))
+
+
 @pytest.mark.parametrize(("attention", "rnn", "ways", "heads", "pooling", "features", "nodes"), CONFIGURATIONS)
 def test_equals_the_reference(attention, rnn, ways, heads, pooling, features, nodes) -> None:
-    torch.manual_seed(SEED)
     bipartite = nodes == "bipartite"
-    # Neighbourhoods with scores on both sides of LeakyReLU's bend: where all are on one side, the target's share of
-    # the score cancels in the softmax and its true gradient is zero, which no relative error can be measured against.
     edge_index = small_graph(num_nodes=9, num_edges=50)
-    conv = GOATConv.paper(
-        (5, 3) if bipartite else 5, 4, heads, attention=attention, rnn=rnn, bidirectional=ways == "two-way",
-        head_pooling=pooling, edge_dim=2 if features == "edges" else None, add_self_loops=not bipartite,
-    ).double()  # fmt: skip
-    x: tuple[Tensor, ...] = (torch.randn(9, 5).double(),)
-    if bipartite:
-        x = (*x, torch.randn(9, 3).double())
-    edge_attr = torch.randn(edge_index.size(1), 2).double() if features == "edges" else None
-    ordering = conv(x if bipartite else x[0], edge_index, edge_attr, return_ordering=True)[1]
+    for seed in range(20):
+        torch.manual_seed(seed)
+        conv = GOATConv.paper(
+            (5, 3) if bipartite else 5, 4, heads, attention=attention, rnn=rnn, bidirectional=ways == "two-way",
+            head_pooling=pooling, edge_dim=2 if features == "edges" else None, add_self_loops=not bipartite,
+        ).double()  # fmt: skip
+        x: tuple[Tensor, ...] = (torch.randn(9, 5).double(),)
+        if bipartite:
+            x = (*x, torch.randn(9, 3).double())
+        edge_attr = torch.randn(edge_index.size(1), 2).double() if features == "edges" else None
+        ordering = conv(x if bipartite else x[0], edge_index, edge_attr, return_ordering=True)[1]
+        if bends(ordering):
+            break
+    else:
+        pytest.fail("no seed gives scores on both sides of the bend")
 
     edges = (edge_index, edge_attr)
     expected = evaluate(conv, "reference", ordering, x, edges)

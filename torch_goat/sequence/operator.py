@@ -65,14 +65,19 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        return _flow_back(ctx, grad, _RunBack.apply)
+        # Gradients are on only for those who will differentiate again, and they hear of it when they do.
+        return _flow_back(ctx, grad, _RunBack.apply if torch.is_grad_enabled() else _run_back)
+
+
+def _run_back(grad: Tensor, *arguments: Any) -> Gradients:
+    *tensors, saved, kind, backend = arguments
+    return KERNELS[backend].backward(kind, grad, Inputs(*tensors), saved)
 
 
 class _RunBack(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, grad: Tensor, *arguments: Any) -> Gradients:
-        *tensors, saved, kind, backend = arguments
-        return KERNELS[backend].backward(kind, grad, Inputs(*tensors), saved)
+        return _run_back(grad, *arguments)
 
     backward = staticmethod(_refuse)
 
@@ -106,8 +111,7 @@ def _(*arguments: Any) -> tuple[Tensor, list[Tensor]]:
     " -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
 )
 def ragged_rnn_backward(grad: Tensor, *arguments: Any) -> Gradients:
-    *tensors, saved, kind, backend = arguments
-    return KERNELS[backend].backward(kind, grad, Inputs(*tensors), saved)
+    return _run_back(grad, *arguments)
 
 
 @ragged_rnn_backward.register_fake
