@@ -77,7 +77,7 @@ def subjects(graph: Graph, device: torch.device) -> dict[str, Callable[[], Modul
     return found
 
 
-def step(layer: Module, x: torch.Tensor, edge_index: torch.Tensor, new_graph: bool) -> Callable[[], None]:
+def step(layer: Module, x: torch.Tensor, edge_index: torch.Tensor, new_graph: bool = False) -> Callable[[], None]:
     """One forward and backward pass; with a new graph each time, nothing is there that a layer keeps of a graph."""
 
     def call() -> None:
