@@ -30,7 +30,8 @@ class _Softmax(torch.autograd.Function):
     def forward(ctx: Any, score: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
         peak = reduce_runs("max", score, offsets)  # [K, T]
         weight = (score - peak.gather(1, index)).exp_()
-        weight /= reduce_runs("sum", weight, offsets).gather(1, index)
+        # Not in place: PyTorch 2.11's compiler loses the gradient of an output that was written to.
+        weight = weight / reduce_runs("sum", weight, offsets).gather(1, index)
         ctx.save_for_backward(weight, index, offsets)
         return weight
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from torch import Tensor, dtype
+from torch import Tensor, double, dtype
 
 from torch_goat.sequence.kernels.cpu.packing import (
     STRETCH,
@@ -72,10 +72,11 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     chunks = tasks.size // (heads * directions)
 
     def zeros(*size: int) -> Tensor:
-        return weight_hh.new_zeros(chunks, heads, *size)
+        return weight_hh.new_zeros(chunks, heads, *size, dtype=double)
 
     width = shape.gates * shape.width
-    table, scale = zeros(num_sources, directions, width), weight_hh.new_empty(directions, *source.shape)
+    table = weight_hh.new_zeros(chunks, heads, num_sources, directions, width)
+    scale = weight_hh.new_empty(directions, *source.shape)
     recurrent = zeros(directions, shape.blocks * shape.width, shape.gates * shape.lanes)
     share, extra = zeros(directions, 1, width), zeros(directions, 1, shape.runs * shape.width)
     states = grad.to(weight_hh.dtype).contiguous().view(-1, heads, directions, shape.hidden).numpy()
@@ -89,12 +90,13 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
         grad_bias = grad_bias_hh.unflatten(-1, (shape.blocks, 3, shape.lanes)).clone()
         grad_bias[..., 2, :] = _sum(extra).view(heads, directions, shape.blocks, shape.runs, shape.lanes).sum(dim=3)
         grad_bias = grad_bias.flatten(-3)
+    grad_recurrent = unpack_recurrent(shape, _sum(recurrent).unflatten(2, (shape.blocks, shape.width)))
     return Gradients(
         unpack_gates(shape, _sum(table)).to(projected.dtype),
         _sum(scale),
-        unpack_recurrent(shape, _sum(recurrent).unflatten(2, (shape.blocks, shape.width))).contiguous(),
-        unpack_gates(shape, grad_bias),
-        unpack_gates(shape, grad_bias_hh).clone(),
+        grad_recurrent.to(weight_hh.dtype).contiguous(),
+        unpack_gates(shape, grad_bias).to(weight_hh.dtype),
+        unpack_gates(shape, grad_bias_hh).to(weight_hh.dtype, copy=True),
     )
 
 

@@ -31,6 +31,9 @@ from torch_goat.sequence.kernels.cpu.layout import (
 from torch_goat.sequence.kernels.cpu.packing import STRETCH
 from torch_goat.sequence.kernels.cpu.products import add_bias, add_outer, add_tile
 
+# Groups after which the gradients of the weights go to their float64 sums: a float32 sum of many terms is coarse.
+_SUMMED = 256
+
 
 class Runs(NamedTuple):
     """The runs that have a place, longest first."""
@@ -53,7 +56,7 @@ class Packed(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """All gradients; those that are sums over runs, once per chunk of runs."""
+    """All gradients; those that are sums over runs, once per chunk of runs. From ``recurrent`` on in float64."""
 
     table: np.ndarray  # [chunks, K, S, D, G * width]
     scale: np.ndarray  # [D, K, E]
@@ -216,8 +219,15 @@ def _backward(
     table, place = inputs.table[head, :, direction], Place(_integers(cell), inputs.source[head], inputs.scale[head])
     group, states = _Group(_integers(cell), _integers(cell)), kept[head, direction]
     grads, grad_weights = _grads(cell, outputs, head, direction, chunk)
+    total = _GradWeights(
+        outputs.recurrent[chunk, head, direction],
+        outputs.share[chunk, head, direction],
+        outputs.extra[chunk, head, direction],
+    )
     grad_scale = outputs.scale[direction, head]
     for first_of_group in range(first, last, count_runs(cell)):
+        if (first_of_group - first) // count_runs(cell) % _SUMMED == 0:
+            _move(grad_weights, total)
         size = min(count_runs(cell), last - first_of_group)
         _set_group(cell, group, runs, first_of_group, size, direction)
         _clear(cell, weights, grads.h, grads.c)
@@ -252,12 +262,12 @@ def _backward(
                     grad_scale[place.at[run]] = grads.scale[run]
             _add_weights(cell, weights, scratch, stop - start, grad_weights)
         row += stretches
+    _move(grad_weights, total)
 
 
 @njit
 def _grads(cell: Any, outputs: Any, head: int, direction: int, chunk: int) -> Any:
     width, dtype = outputs.extra.shape[4], outputs.table.dtype
-    own = (chunk, head, direction)
     return (
         Grads(
             np.zeros((1, width), dtype),
@@ -265,8 +275,23 @@ def _grads(cell: Any, outputs: Any, head: int, direction: int, chunk: int) -> An
             outputs.table[chunk, head, :, direction],
             np.zeros(count_runs(cell), dtype),
         ),
-        _GradWeights(outputs.recurrent[own], outputs.share[own], outputs.extra[own]),
+        _GradWeights(
+            np.zeros(outputs.recurrent.shape[3:], dtype),
+            np.zeros(outputs.share.shape[3:], dtype),
+            np.zeros(outputs.extra.shape[3:], dtype),
+        ),
     )
+
+
+@njit
+def _move(part: Any, total: Any) -> None:
+    """Adds partial sums to the total and starts them anew."""
+    total.recurrent[:] += part.recurrent
+    total.share[:] += part.share
+    total.extra[:] += part.extra
+    part.recurrent[:] = 0
+    part.share[:] = 0
+    part.extra[:] = 0
 
 
 @njit
