@@ -52,20 +52,24 @@ def parse(kind: type[T], table: Mapping[str, Any], where: str) -> T:
 def override(value: T, assignments: Iterable[str]) -> T:
     """A copy of a dataclass with some keys set, each as ``"heads=4"`` or ``"model.heads=4"``.
 
-    A key without a section may stand anywhere in the dataclass, as long as it stands there once.
+    A key without a section may stand anywhere in the dataclass, as long as it stands there once. The values are checked
+    together, so that their order does not matter.
     """
+    assignments = list(assignments)
+    table = to_table(value)
     for assignment in assignments:
         key, found, text = assignment.partition("=")
-        key = key.strip()
         if not found:
             raise SettingsError(f"{assignment!r} sets nothing; write it as key=value.")
-        path = _find(value, key)
+        *sections, last = _find(value, key.strip())
+        place = table
+        for section in sections:
+            place = place[section]
         try:
-            new = tomllib.loads(f"value = {text.strip()}")["value"]
+            place[last] = tomllib.loads(f"value = {text.strip()}")["value"]
         except tomllib.TOMLDecodeError:
-            new = text.strip()
-        value = _replace(value, path, new, assignment)
-    return value
+            place[last] = text.strip()
+    return parse(type(value), table, " ".join(assignments))
 
 
 def dumps(value: Any) -> str:
@@ -152,20 +156,6 @@ def _leaves(value: Any, path: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
             yield from _leaves(item, (*path, field.name))
         else:
             yield (*path, field.name)
-
-
-def _replace(value: Any, path: tuple[str, ...], new: Any, where: str) -> Any:
-    head, *rest = path
-    if rest:
-        item = _replace(getattr(value, head), tuple(rest), new, where)
-    else:
-        item = _value(get_type_hints(type(value))[head], new, where, head)
-    try:
-        return dataclasses.replace(value, **{head: item})
-    except SettingsError:
-        raise
-    except ValueError as error:
-        raise SettingsError(f"{where}: {error}") from None
 
 
 def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterable[str]:

@@ -1,0 +1,112 @@
+import dataclasses
+import math
+import tomllib
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from torch_goat.settings import SettingsError, dumps, override, parse, read
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    heads: int = 1
+    kind: Literal["lstm", "gru"] = "lstm"
+    rates: tuple[float, ...] = (0.1,)
+
+    def __post_init__(self) -> None:
+        if self.heads < 1:
+            raise ValueError(f"heads must be at least 1, got {self.heads}.")
+        if self.kind == "gru" and self.heads == 1:
+            raise ValueError("kind='gru' needs two heads.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Outer:
+    name: str
+    model: Inner = Inner()
+    fast: bool = False
+    limit: float = 1.0
+    cells: dict[str, Inner] = dataclasses.field(default_factory=dict)
+    note: str | None = None
+    heads_up: int = 0
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+inners = st.builds(
+    Inner, heads=st.integers(2, 2**40), kind=st.sampled_from(["lstm", "gru"]), rates=st.lists(st.floats()).map(tuple)
+)
+
+
+@given(
+    st.builds(
+        Outer, name=texts, model=inners, fast=st.booleans(), limit=st.floats(),
+        cells=st.dictionaries(texts, inners, max_size=3), note=st.none() | texts,
+    )
+)  # fmt: skip
+def test_what_is_written_is_what_is_read(settings: Outer) -> None:
+    again = parse(Outer, tomllib.loads(dumps(settings)), "file")
+    assert repr(again) == repr(settings)  # NaN equals itself only in writing
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('name = "a"\nfsat = true', "run.toml: unknown key 'fsat'; did you mean 'fast'?"),
+        ('name = "a"\n[model]\nhead = 2', "run.toml: unknown key 'model.head'; did you mean 'heads'?"),
+        ('name = "a"\n[cells.x]\nhead = 2', "run.toml: unknown key 'cells.x.head'; did you mean 'heads'?"),
+        ('name = "a"\n[model]\nheads = "2"', "run.toml: model.heads must be a whole number, got '2'."),
+        ('name = "a"\n[model]\nheads = true', "run.toml: model.heads must be a whole number, got True."),
+        ('name = "a"\n[model]\nheads = 2.0', "run.toml: model.heads must be a whole number, got 2.0."),
+        ('name = "a"\nfast = 1', "run.toml: fast must be true or false, got 1."),
+        ('name = "a"\n[model]\nkind = "lsmt"', "run.toml: model.kind = 'lsmt' is impossible; did you mean 'lstm'?"),
+        ('name = "a"\n[model]\nheads = 0', "run.toml: [model] heads must be at least 1, got 0."),
+        ('name = "a"\nmodel = 3', "run.toml: model must be a table of settings, got 3."),
+        ('name = "a"\n[model]\nrates = ["x"]', "run.toml: model.rates must be a number, got 'x'."),
+        ("fast = true", "run.toml: the key 'name' is missing."),
+    ],
+)
+def test_mistakes_are_named(text: str, message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        parse(Outer, tomllib.loads(text), "run.toml")
+    assert str(caught.value) == message
+
+
+def test_a_file_that_is_not_toml_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_text("name = ")
+    with pytest.raises(SettingsError, match=r"run\.toml: not a TOML file"):
+        read(Outer, path)
+
+
+def test_whole_numbers_are_numbers_and_one_value_is_a_list() -> None:
+    settings = parse(Outer, {"name": "a", "limit": 2, "model": {"rates": 0.5}}, "file")
+    assert isinstance(settings.limit, float)
+    assert settings.model.rates == (0.5,)
+
+
+def test_keys_are_overridden_by_their_last_part_or_their_path() -> None:
+    settings = override(Outer("a"), ["heads=4", "model.kind=gru", "limit=inf", "name=b=c", "rates=[0.5, 1]"])
+    assert settings == Outer("b=c", Inner(4, "gru", (0.5, 1.0)), limit=math.inf)
+
+
+def test_overrides_are_checked_together() -> None:
+    assert override(Outer("a"), ["kind=gru", "heads=2"]) == override(Outer("a"), ["heads=2", "kind=gru"])
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("haeds=4", "unknown key 'haeds'; did you mean 'heads'?"),
+        ("heads", "'heads' sets nothing; write it as key=value."),
+        ("heads=0", "heads=0: [model] heads must be at least 1, got 0."),
+        ("heads=many", "heads=many: model.heads must be a whole number, got 'many'."),
+    ],
+)
+def test_bad_overrides_are_named(assignment: str, message: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        override(Outer("a"), [assignment])
+    assert str(caught.value) == message
