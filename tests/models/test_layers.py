@@ -52,6 +52,7 @@ def test_baselines_are_pygs_layers(name: str, training: bool) -> None:
     model = network(name, hidden_channels=WIDTH, **values).train(training)
     layers = stack()
     for ours, theirs in zip(model.layers, layers, strict=True):
+        assert all(map(torch.equal, ours.buffers(), theirs.buffers()))  # the mean degrees of pna
         theirs.load_state_dict(ours.state_dict())
         theirs.train(training)
     x, edge_index = graph()
@@ -74,9 +75,9 @@ def test_the_residual_is_pygs() -> None:
 
 @pytest.mark.parametrize("norm", ["none", "batch", "layer"])
 def test_gin_is_pygs(norm: str) -> None:
-    model = network("gin", hidden_channels=WIDTH, norm=norm, activation="relu", dropout=0.0)
+    model = network("gin", hidden_channels=WIDTH, norm=norm, dropout=0.0)
     names = {"none": (None, {}), "batch": ("batch_norm", {}), "layer": ("layer_norm", {"mode": "node"})}
-    theirs = GIN(IN, WIDTH, num_layers=2, out_channels=OUT, norm=names[norm][0], norm_kwargs=names[norm][1])
+    theirs = GIN(IN, WIDTH, 2, OUT, act="elu", norm=names[norm][0], norm_kwargs=names[norm][1])
     theirs.convs.load_state_dict(model.layers.state_dict())
     theirs.norms.load_state_dict(model.norms.state_dict() if norm != "none" else {})
     x, edge_index = graph()
