@@ -1,25 +1,21 @@
-from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from torch.nn import Module
-from torch_geometric.nn import GAT
 
 from torch_goat.datasets import top2
-from torch_goat.models import GraphSAGELSTM
-from torch_goat.nn import GOAT
+from torch_goat.models import ModelOptions, build
 from torch_goat.training import fit
 
-HEADS, LEARNING_RATE = 1, 0.01
-
-MODELS: dict[str, Callable[[], Module]] = {
-    "GOAT": lambda: GOAT(1, 32, num_layers=2, out_channels=2, heads=HEADS),
-    "GAT": lambda: GAT(1, 32, num_layers=2, out_channels=2, heads=HEADS),
-    "GraphSAGE-LSTM": lambda: GraphSAGELSTM(1, 32, num_layers=2, out_channels=2),
+LEARNING_RATE = 0.01
+SHARED: dict[str, Any] = {"hidden_channels": 32, "activation": "relu", "dropout": 0.0}
+MODELS = {
+    "GOAT": ModelOptions(name="goat", last="goat", **SHARED),
+    "GAT": ModelOptions(name="gat", **SHARED),
+    "GraphSAGE-LSTM": ModelOptions(name="sage-lstm", **SHARED),
 }
 
 
@@ -48,13 +44,13 @@ def demo(
         TextColumn("{task.fields[note]}"),
     )
     with Progress(*columns, console=console) as bars:
-        for name, build in MODELS.items():
+        for name, options in MODELS.items():
             torch.manual_seed(seed)
             bar = bars.add_task(name, total=epochs, note="compiling")
 
             def advance(epoch: int, accuracy: float, bar: TaskID = bar) -> None:
                 bars.update(bar, completed=epoch, note=f"validation {100 * accuracy:.1f} %")
 
-            result = fit(build(), data, epochs=epochs, learning_rate=LEARNING_RATE, progress=advance)
+            result = fit(build(options, 1, 2), data, epochs=epochs, learning_rate=LEARNING_RATE, progress=advance)
             table.add_row(name, f"{100 * result.test_accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}")
     console.print(table)

@@ -1,4 +1,4 @@
-"""At most ``k`` neighbours besides the node itself, without a loop over nodes."""
+"""Random orders, and at most ``k`` neighbours besides the node itself, without a loop over nodes."""
 
 import torch
 from torch import Tensor
@@ -15,17 +15,27 @@ def keep_random(hood: Neighborhoods, k: int, fresh: bool) -> Tensor:
         fresh: ``True`` draws anew from PyTorch's generator. ``False`` gives one fixed draw, a function of the two node
             numbers of an edge alone, so that it is the same on every device and whatever the rest of the graph is.
     """
+    own = hood.source == hood.target
+    shuffled = random_order(hood, fresh)
+    keep = torch.empty_like(own)
+    keep[shuffled] = _rank_of_others(own[shuffled], hood.target, hood.ptr) < k
+    return keep | own
+
+
+def random_order(hood: Neighborhoods, fresh: bool, number: int = 0) -> Tensor:
+    """The tokens of each target in a uniformly drawn order ``[E]``; targets keep their places.
+
+    Args:
+        hood: The neighbourhoods.
+        fresh: ``True`` draws anew from PyTorch's generator, ``False`` gives one fixed draw, as in :func:`keep_random`.
+        number: Which fixed draw; different numbers give independent orders.
+    """
     if fresh:
         draw = torch.randint(2**31, hood.source.shape, device=hood.source.device)
     else:
         draw = _hash(_hash(hood.target) + hood.source)
-        draw = _hash(draw + _copy_number(hood)) >> 33 & (2**31 - 1)
-    own = hood.source == hood.target
-    # The node itself comes first in its group, the others in the order of their draw.
-    shuffled = torch.argsort((hood.target << 32) + (draw + 1) * ~own, stable=True)  # [E]
-    keep = torch.empty_like(own)
-    keep[shuffled] = _rank_of_others(own[shuffled], hood.target, hood.ptr) < k
-    return keep | own
+        draw = _hash(draw + _copy_number(hood) + (number << 32)) >> 33 & (2**31 - 1)
+    return torch.argsort((hood.target << 32) + draw, stable=True)
 
 
 def keep_top(hood: Neighborhoods, token: Tensor, k: int) -> Tensor:
