@@ -12,7 +12,7 @@ from torch_geometric.nn import GAT
 from torch_goat.datasets import top2
 from torch_goat.models import GraphSAGELSTM
 from torch_goat.nn import GOAT
-from torch_goat.training import fit
+from torch_goat.training import Epoch, TrainingOptions, fit
 
 HEADS, LEARNING_RATE = 1, 0.01
 
@@ -47,14 +47,16 @@ def demo(
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
+    options = TrainingOptions(epochs=epochs, learning_rate=LEARNING_RATE, weight_decay=0.0, patience=0)
     with Progress(*columns, console=console) as bars:
         for name, build in MODELS.items():
             torch.manual_seed(seed)
             bar = bars.add_task(name, total=epochs, note="compiling")
 
-            def advance(epoch: int, accuracy: float, bar: TaskID = bar) -> None:
-                bars.update(bar, completed=epoch, note=f"validation {100 * accuracy:.1f} %")
+            def advance(epoch: Epoch, bar: TaskID = bar) -> None:
+                bars.update(bar, completed=epoch.number, note=f"validation {100 * epoch.val_metric:.1f} %")
 
-            result = fit(build(), data, epochs=epochs, learning_rate=LEARNING_RATE, progress=advance)
-            table.add_row(name, f"{100 * result.test_accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}")
+            result = fit(build(), data, options, observer=advance)
+            accuracy = 100 * result.metrics["test"]["accuracy"]
+            table.add_row(name, f"{accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}")
     console.print(table)
