@@ -1,25 +1,21 @@
-from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
 import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
-from torch.nn import Module
-from torch_geometric.nn import GAT
 
 from torch_goat.datasets import top2
-from torch_goat.models import GraphSAGELSTM
-from torch_goat.nn import GOAT
+from torch_goat.models import ModelOptions, build
 from torch_goat.training import Epoch, TrainingOptions, fit
 
-HEADS, LEARNING_RATE = 1, 0.01
-
-MODELS: dict[str, Callable[[], Module]] = {
-    "GOAT": lambda: GOAT(1, 32, num_layers=2, out_channels=2, heads=HEADS),
-    "GAT": lambda: GAT(1, 32, num_layers=2, out_channels=2, heads=HEADS),
-    "GraphSAGE-LSTM": lambda: GraphSAGELSTM(1, 32, num_layers=2, out_channels=2),
+LEARNING_RATE = 0.01
+SHARED: dict[str, Any] = {"hidden_channels": 32, "activation": "relu", "dropout": 0.0}
+MODELS = {
+    "GOAT": ModelOptions(name="goat", last="goat", **SHARED),
+    "GAT": ModelOptions(name="gat", **SHARED),
+    "GraphSAGE-LSTM": ModelOptions(name="sage-lstm", **SHARED),
 }
 
 
@@ -47,16 +43,16 @@ def demo(
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    options = TrainingOptions(epochs=epochs, learning_rate=LEARNING_RATE, weight_decay=0.0, patience=0)
+    training = TrainingOptions(epochs=epochs, learning_rate=LEARNING_RATE, weight_decay=0.0, patience=0)
     with Progress(*columns, console=console) as bars:
-        for name, build in MODELS.items():
+        for name, options in MODELS.items():
             torch.manual_seed(seed)
             bar = bars.add_task(name, total=epochs, note="compiling")
 
             def advance(epoch: Epoch, bar: TaskID = bar) -> None:
                 bars.update(bar, completed=epoch.number, note=f"validation {100 * epoch.val_metric:.1f} %")
 
-            result = fit(build(), data, options, observer=advance)
+            result = fit(build(options, 1, 2), data, training, observer=advance)
             accuracy = 100 * result.metrics["test"]["accuracy"]
             table.add_row(name, f"{accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}")
     console.print(table)

@@ -2,6 +2,6 @@
 
 from torch_goat.graph.adjacency import to_edges
 from torch_goat.graph.neighborhoods import Neighborhoods, neighborhoods
-from torch_goat.graph.selection import keep_random, keep_top
+from torch_goat.graph.selection import keep_random, keep_top, random_order
 
-__all__ = ["Neighborhoods", "keep_random", "keep_top", "neighborhoods", "to_edges"]
+__all__ = ["Neighborhoods", "keep_random", "keep_top", "neighborhoods", "random_order", "to_edges"]

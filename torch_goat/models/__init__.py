@@ -1,5 +1,10 @@
-"""Networks to compare GOAT with that PyG does not have."""
+"""Networks to compare: GOAT and its rivals, alike in everything but their layers."""
 
-from torch_goat.models.sage_lstm import GraphSAGELSTM
+from torch_goat.models.janossy import JanossyConv
+from torch_goat.models.layers import KINDS, degree_histogram
+from torch_goat.models.network import Network, build
+from torch_goat.models.options import ModelOptions
 
-__all__ = ["GraphSAGELSTM"]
+MODELS = {name: kind.description for name, kind in KINDS.items()}
+
+__all__ = ["MODELS", "JanossyConv", "ModelOptions", "Network", "build", "degree_histogram"]

@@ -58,6 +58,16 @@ class RNNAggregation(Aggregation):
             source = torch.argsort(index, stable=True)
             ptr = index.new_zeros(dim_size + 1)
             torch.cumsum(torch.bincount(index, minlength=dim_size), dim=0, out=ptr[1:])
+        return self.read(x, source, ptr)
+
+    def read(self, x: Tensor, source: Tensor, ptr: Tensor) -> Tensor:
+        """Aggregates rows that may stand in many groups; each is projected once, however often it is read.
+
+        Args:
+            x: The rows ``[S, in_channels]``.
+            source: Which of them stands at each place of the groups ``[E]``.
+            ptr: Group ``g`` owns the places ``ptr[g]`` to ``ptr[g + 1]`` ``[G + 1]``.
+        """
         return self.rnn(x.unsqueeze(1), source.unsqueeze(0), None, ptr).squeeze(1)
 
     def as_torch(self) -> torch.nn.RNNBase:

@@ -7,10 +7,8 @@ from typing import Any, Final
 
 import torch
 
-_PACKAGES: Final = {
-    "lightning_fabric": "lightning-fabric",
-    "lightning.fabric": "lightning",
-}  # the same, in two packages
+# The same code, in two packages: the module and the package's name.
+_PACKAGES: Final = {"lightning_fabric": "lightning-fabric", "lightning.fabric": "lightning"}
 
 
 def make_fabric(device: str, precision: str) -> Any:

@@ -97,13 +97,14 @@ class _Setting(NamedTuple):
     data_dir: str | None
 
 
-class _Job(NamedTuple):
+@dataclass
+class _Job:
     """A process and the run that it is at."""
 
     number: int
     process: BaseProcess
     connection: Connection
-    index: int
+    index: int  # of the run in the plan
 
 
 class _Dispatcher:
@@ -167,13 +168,18 @@ class _Dispatcher:
         self.on_event(Event("started", index, number))
 
     def _listen(self) -> None:
-        for connection in wait(list(self.jobs)):
-            assert isinstance(connection, Connection)
-            job = self.jobs[connection]
+        for job in self._ready():
             try:
-                self._heard(job, *connection.recv())
+                kind, value = job.connection.recv()
             except (EOFError, OSError):
                 self._died(job)
+            else:
+                self._heard(job, kind, value)
+
+    def _ready(self) -> list[_Job]:
+        """The jobs that have something to say or have died, once there is one."""
+        ready = wait(list(self.jobs))
+        return [job for connection, job in self.jobs.items() if connection in ready]
 
     def _heard(self, job: _Job, kind: str, value: Any) -> None:
         if kind == "epoch":
@@ -187,17 +193,17 @@ class _Dispatcher:
         broken = kind == "failed" and self.setting.devices[0].startswith("cuda")  # a GPU's errors may outlast a run
         if self.waiting and not broken:
             index = self.waiting.popleft()
-            self.jobs[job.connection] = job._replace(index=index)
+            job.index = index
+            with suppress(OSError):  # of a process that died; it is heard of next
+                job.connection.send(self.plan[index])
             self.on_event(Event("started", index, job.number))
-            job.connection.send(self.plan[index])
         else:
+            with suppress(OSError):
+                job.connection.send(None)
             self._let_go(job)
-            job.connection.send(None)
-            job.process.join()
 
     def _died(self, job: _Job) -> None:
         self._let_go(job)
-        job.process.join()
         code = job.process.exitcode or 0
         if code < 0:
             reason = f"was killed by {signal.Signals(-code).name}" + (" (out of memory?)" if code == -9 else "")
@@ -216,6 +222,7 @@ class _Dispatcher:
         self.on_event(event)
 
     def _let_go(self, job: _Job) -> None:
+        job.process.join()
         del self.jobs[job.connection]
 
     def _wind_down(self) -> None:
@@ -224,16 +231,14 @@ class _Dispatcher:
             with suppress(OSError):
                 connection.send(None)
         while self.jobs:
-            for connection in wait(list(self.jobs)):
-                assert isinstance(connection, Connection)
-                job = self.jobs[connection]
+            for job in self._ready():
                 try:
-                    kind, value = connection.recv()
-                    if kind == "finished":
-                        self._end(Event("finished", job.index, job.number, result=value))
+                    kind, value = job.connection.recv()
                 except (EOFError, OSError):
                     self._let_go(job)
-                    job.process.join()
+                else:
+                    if kind == "finished":
+                        self._end(Event("finished", job.index, job.number, result=value))
 
 
 class _Reporter:

@@ -113,8 +113,8 @@ class Loop:
         measured = self.task.measure(self._evaluate())
         # The one place where the device is waited for.
         values = torch.cat([loss.to(measured.dtype).view(1), measured]).tolist()
-        seconds = time.perf_counter() - start
-        epoch = Epoch(len(self.epochs) + 1, self.options.epochs, self.task.metric, *values, seconds)
+        values.append(time.perf_counter() - start)
+        epoch = Epoch(len(self.epochs) + 1, self.options.epochs, self.task.metric, *values)
         self.epochs.append(epoch)
         if self._better(epoch):
             self._keep(epoch.number)

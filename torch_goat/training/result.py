@@ -2,6 +2,7 @@ import json
 import math
 import platform
 import subprocess
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -92,10 +93,8 @@ class PeakMemory:
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
         else:
-            try:  # Linux forgets the process's peak
-                Path("/proc/self/clear_refs").write_text("5")
-            except OSError:
-                pass
+            with suppress(OSError):
+                Path("/proc/self/clear_refs").write_text("5")  # Linux then forgets the process's peak
 
     def read(self) -> int:
         """In bytes; 0 where it cannot be told."""

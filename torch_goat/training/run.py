@@ -7,7 +7,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-import torch
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
@@ -139,7 +138,7 @@ def _load(dataset: str, split: str, index: int, data_dir: Path | None) -> Data:
 
 def _build(experiment: Experiment, data: Data, task: Task) -> models.Network:
     classes = data.get("num_classes") if task.classification else None
-    degree = torch.bincount(torch.bincount(data.edge_index[1], minlength=data.num_nodes))
+    degree = models.degree_histogram(data.edge_index, data.num_nodes)
     return models.build(experiment.model, data.num_features, int(classes or task.channels), degree=degree)
 
 

@@ -69,10 +69,8 @@ class Task:
         Args:
             out: The model's output in evaluation ``[N, C]``.
         """
-        if self.classification:
-            wanted = (metrics.accuracy, metrics.macro_f1, metrics.roc_auc)
-        else:
-            wanted = (metrics.mse, metrics.r2)
+        classes, numbers = [metrics.accuracy, metrics.macro_f1, metrics.roc_auc], [metrics.mse, metrics.r2]
+        wanted = classes if self.classification else numbers
         parts = zip(SPLITS, out.detach()[self._nodes].split(self._sizes), self._y, strict=True)
         return {
             split: {metric.__name__: metric(part, y) for metric in wanted} for split, part, y in parts if y.size(0) > 0

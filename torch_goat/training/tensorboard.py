@@ -1,6 +1,5 @@
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from torch_goat.training.loop import Epoch
 
@@ -22,11 +21,12 @@ class TensorBoard:
             raise ImportError(
                 "curves for TensorBoard need its package; install it with: pip install 'torch-goat[tensorboard]'."
             ) from error
-        self._open, self._folder, self._writer = SummaryWriter, str(folder), None
+        self._open, self._folder = SummaryWriter, str(folder)
+        self._writer: SummaryWriter | None = None
 
     def __call__(self, epoch: Epoch) -> None:
         if self._writer is None:
-            self._writer: Any = self._open(self._folder, purge_step=epoch.number)
+            self._writer = self._open(self._folder, purge_step=epoch.number)
         for split in ("train", "val"):
             self._writer.add_scalar(f"loss/{split}", getattr(epoch, f"{split}_loss"), epoch.number)
         for split in ("train", "val", "test"):

@@ -1,0 +1,194 @@
+"""The kinds of layer that a network is made of.
+
+A kind is a function that builds the layer for its place in a network. What the function takes by keyword are options of
+:class:`~torch_goat.models.ModelOptions`, by their names: its signature says which options a layer reads. The layer maps
+``(x, edge_index)`` to new states.
+"""
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Identity, Module, Parameter
+from torch_geometric.nn import (
+    MLP,
+    BatchNorm,
+    GATConv,
+    GATv2Conv,
+    GCNConv,
+    GINConv,
+    LayerNorm,
+    MessagePassing,
+    PNAConv,
+    SAGEConv,
+)
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import zeros
+
+from torch_goat.models.janossy import JanossyConv
+from torch_goat.nn import GOATConv
+
+AGGREGATORS = ("sum", "mean", "min", "max", "var", "std")
+SCALERS = ("identity", "amplification", "attenuation", "linear", "inverse_linear")
+
+
+class Place(NamedTuple):
+    """Where a layer stands."""
+
+    number: int  # in the network, from 0
+    in_channels: int
+    out_channels: int  # of one head
+    degree: Tensor | None  # how many nodes of the training graph have 0, 1, 2, ... neighbours
+
+
+class Kind(NamedTuple):
+    """A kind of layer."""
+
+    description: str
+    build: Callable[..., Module]  # from a place and the options that it reads
+    bounded: bool = False  # its output is an RNN's state, within (-1, 1) and of even width: never a network's output
+    last: str = ""  # the kind of the last layer in a network of this one, unless said otherwise; "" is this one
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The options that the layer reads."""
+        parameters = inspect.signature(self.build).parameters.values()
+        return frozenset(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+
+
+class NodeLinear(Linear):
+    """A linear map of each node's own state: a layer that reads no edges."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return super().forward(x)
+
+
+class SumOfHeads(Module):
+    """An attention layer of PyG whose heads are added up, a way of joining them that PyG does not have.
+
+    Args:
+        conv: The layer, built to average its heads and without a bias.
+    """
+
+    def __init__(self, conv: MessagePassing) -> None:
+        super().__init__()
+        self.conv = conv
+        self.bias = Parameter(torch.empty(conv.out_channels))
+        zeros(self.bias)
+
+    def reset_parameters(self) -> None:
+        self.conv.reset_parameters()
+        zeros(self.bias)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.conv.heads * self.conv(x, edge_index) + self.bias
+
+
+def build_norm(norm: str, channels: int) -> Module:
+    """A normalisation by its name in the options; a single node in training is normalised as in evaluation."""
+    if norm == "batch":
+        return BatchNorm(channels, allow_single_element=True)
+    return LayerNorm(channels, mode="node") if norm == "layer" else Identity()
+
+
+def degree_histogram(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """How many nodes have 0, 1, 2, ... incoming edges: what PNA is told of the training graph.
+
+    Args:
+        edge_index: The edges ``[2, E]``.
+        num_nodes: The number of nodes.
+    """
+    return torch.bincount(torch.bincount(edge_index[1], minlength=num_nodes))
+
+
+def _mlp(place: Place) -> Module:
+    return NodeLinear(place.in_channels, place.out_channels)
+
+
+def _gcn(place: Place) -> Module:
+    return GCNConv(place.in_channels, place.out_channels)
+
+
+def _sage(aggregator: str, place: Place) -> Module:
+    return SAGEConv(place.in_channels, place.out_channels, aggr=aggregator)
+
+
+def _sage_lstm(place: Place, *, rnn: str, backend: str) -> Module:
+    return JanossyConv(place.in_channels, place.out_channels, rnn=rnn, backend=backend)
+
+
+def _janossy(
+    place: Place, *, permutation_lengths: tuple[int, ...], permutations: int, rnn: str, backend: str
+) -> Module:
+    length = permutation_lengths[min(place.number, len(permutation_lengths) - 1)]
+    return JanossyConv(place.in_channels, place.out_channels, length, permutations, rnn, backend)
+
+
+def _gin(place: Place, *, activation: str, norm: str) -> Module:
+    widths = [place.in_channels, place.out_channels, place.out_channels]
+    return GINConv(MLP(widths, act=activation, norm=build_norm(norm, place.out_channels)))
+
+
+def _attention(
+    conv: Callable[..., MessagePassing], place: Place, *, heads: int, head_pooling: str, attention_dropout: float
+) -> Module:
+    build = partial(conv, place.in_channels, place.out_channels, heads, dropout=attention_dropout)
+    return SumOfHeads(build(concat=False, bias=False)) if head_pooling == "sum" else build(concat=head_pooling == "cat")
+
+
+def _pna(place: Place, *, aggregators: tuple[str, ...], scalers: tuple[str, ...]) -> Module:
+    if place.degree is None:
+        raise ValueError("a pna layer needs the degrees of the training graph; pass degree=degree_histogram(...).")
+    if int(place.degree[1:].sum()) == 0:
+        raise ValueError("a pna layer scales by the mean degree, but the graph of its degree histogram has no edges.")
+    return PNAConv(place.in_channels, place.out_channels, list(aggregators), list(scalers), place.degree)
+
+
+def _goat(
+    conv: Callable[..., GOATConv],
+    place: Place,
+    *,
+    heads: int,
+    head_pooling: str,
+    attention: str,
+    rnn: str,
+    bidirectional: bool,
+    max_neighbors: int,
+    neighbor_selection: str,
+    attention_dropout: float,
+    backend: str,
+) -> Module:
+    return conv(
+        place.in_channels,
+        place.out_channels,
+        heads,
+        head_pooling=head_pooling,
+        attention=attention,
+        rnn=rnn,
+        bidirectional=bidirectional,
+        max_neighbors=max_neighbors or None,
+        neighbor_selection=neighbor_selection,
+        dropout=attention_dropout,
+        backend=backend,
+    )
+
+
+KINDS = {
+    "mlp": Kind("linear maps of each node alone, without the graph", _mlp),
+    "gcn": Kind("graph convolution: the mean over neighbours, weighted by degrees", _gcn),
+    "sage-mean": Kind("GraphSAGE with the mean over neighbours", partial(_sage, "mean")),
+    "sage-max": Kind("GraphSAGE with the maximum over neighbours", partial(_sage, "max")),
+    "sage-lstm": Kind("GraphSAGE with an LSTM that reads all neighbours in a random order", _sage_lstm),
+    "gin": Kind("graph isomorphism network: an MLP on the sum over neighbours", _gin),
+    "gat": Kind("graph attention", partial(_attention, GATConv)),
+    "gatv2": Kind("graph attention with dynamic scores", partial(_attention, GATv2Conv)),
+    "pna": Kind("principal neighbourhood aggregation: several aggregators, scaled by degree", _pna),
+    "janossy": Kind("Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _janossy),
+    "goat": Kind("graph ordering attention", partial(_goat, GOATConv), bounded=True, last="gat"),
+    "goat-paper": Kind(
+        "graph ordering attention, the paper's equations exactly", partial(_goat, GOATConv.paper), True, "gat"
+    ),
+}
