@@ -112,7 +112,7 @@ class Loop:
         loss = self._step()
         measured = self.task.measure(self._evaluate())
         # The one place where the device is waited for.
-        values = torch.cat([loss.to(measured.dtype).view(1), measured]).tolist()
+        values = torch.cat([loss.double().view(1), measured]).tolist()
         values.append(time.perf_counter() - start)
         epoch = Epoch(len(self.epochs) + 1, self.options.epochs, self.task.metric, *values)
         self.epochs.append(epoch)

@@ -110,7 +110,7 @@ class PeakMemory:
 def _device_name(device: torch.device) -> str:
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU, {torch.get_num_threads()} threads"
+    return f"{platform.machine()} CPU (threads: {torch.get_num_threads()})"
 
 
 def _versions() -> dict[str, str]:

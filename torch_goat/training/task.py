@@ -61,7 +61,7 @@ class Task:
         out = out[self._nodes]
         loss = self._loss(out[self._sizes[0] : sum(self._sizes[:2])], self._y[1])
         good = out.argmax(dim=-1) == self._all_y if self.classification else (out - self._all_y).square()
-        return torch.stack([loss, *(part.mean(dtype=loss.dtype) for part in good.split(self._sizes))])
+        return torch.stack([loss.double(), *(part.mean(dtype=torch.double) for part in good.split(self._sizes))])
 
     def metrics(self, out: Tensor) -> dict[str, dict[str, float]]:
         """Every metric of every split that has nodes, from one forward pass.
