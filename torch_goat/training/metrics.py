@@ -1,4 +1,4 @@
-"""What predictions are judged by. All of it in double precision, on the device of the predictions."""
+"""What predictions are judged by, computed on their device."""
 
 import torch
 from torch import Tensor
@@ -38,10 +38,11 @@ def roc_auc(out: Tensor, y: Tensor) -> float:
         out: The scores of the classes ``[n, C]``; their softmax are the probabilities.
         y: The classes ``[n]``.
     """
-    scores = out.double().log_softmax(dim=-1).t().contiguous()  # [C, n], in the order of the probabilities
+    # In the order of the probabilities; rounded, since the sums of a softmax would tear equal ones apart [C, n].
+    scores = out.double().log_softmax(dim=-1).float().t().contiguous()
     member = y == torch.arange(out.size(1), device=out.device).view(-1, 1)  # [C, n]
     if out.size(1) == 2:
-        scores, member = (out[:, 1] - out[:, 0]).double().view(1, -1), member[1:]
+        scores, member = (out[:, 1] - out[:, 0]).view(1, -1), member[1:]
     ordered = scores.sort(dim=-1).values
     # Places from 1; equal scores share the mean of theirs.
     below, upto = (torch.searchsorted(ordered, scores, right=right) for right in (False, True))
