@@ -78,5 +78,5 @@ def r2(out: Tensor, y: Tensor) -> float:
     y = y.double()
     left = (out.double() - y).square().sum(dim=0)  # [T]
     whole = (y - y.mean(dim=0)).square().sum(dim=0)
-    share = torch.where(whole > 0, 1 - left / whole, (left == 0).double())
+    share = torch.where((y != y[0]).any(dim=0), 1 - left / whole, (left == 0).double())
     return float(share.mean())
