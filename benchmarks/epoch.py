@@ -139,11 +139,11 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
-    rows = []
+    rows: list[dict] = []
     for name in arguments.graphs.split(","):
         title, data = graph(name, arguments.data)
-        for model in tqdm(arguments.models.split(","), desc=title, unit="model"):
-            rows.append({"graph": title, **measure(model, data, device, arguments.seconds)})
+        bar = tqdm(arguments.models.split(","), desc=title, unit="model")
+        rows += [{"graph": title, **measure(model, data, device, arguments.seconds)} for model in bar]
     about = environment(device)
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "epoch.json").write_text(json.dumps({"environment": about, "rows": rows}, indent=1) + "\n")

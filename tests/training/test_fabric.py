@@ -1,5 +1,6 @@
-import subprocess
+import logging
 import sys
+from types import ModuleType
 
 import pytest
 import torch
@@ -27,30 +28,27 @@ def test_auto_takes_a_gpu_if_there_is_one() -> None:
     assert make_fabric("auto", "32-true").device.type == ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-CODE = """
-import sys, types
-sys.modules["lightning_fabric"] = None
-{more}
-from torch_goat.training.fabric import make_fabric
-print(make_fabric("cpu", "32-true"))
-"""
+def test_without_fabric_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("lightning_fabric", "lightning"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"pip install 'torch-goat\[train\]'"):
+        make_fabric("cpu", "32-true")
 
 
-def call(more: str) -> subprocess.CompletedProcess[str]:
-    code = CODE.format(more=more)
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+def test_fabric_may_come_from_the_larger_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    larger = ModuleType("lightning.fabric")
+    larger.Fabric = lambda **options: options  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "lightning_fabric", None)
+    monkeypatch.setitem(sys.modules, "lightning", ModuleType("lightning"))
+    monkeypatch.setitem(sys.modules, "lightning.fabric", larger)
+    assert make_fabric("cpu", "32-true") == {"accelerator": "cpu", "devices": 1, "precision": "32-true"}
 
 
-def test_without_fabric_it_says_what_to_install() -> None:
-    result = call("sys.modules['lightning'] = None")
-    assert "pip install 'torch-goat[train]'" in result.stderr.splitlines()[-1]
-
-
-def test_fabric_may_come_from_the_larger_package() -> None:
-    more = (
-        "sys.modules['lightning'] = types.ModuleType('lightning')\n"
-        "fabric = sys.modules['lightning.fabric'] = types.ModuleType('lightning.fabric')\n"
-        "fabric.Fabric = lambda **options: sorted(options.items())"
-    )
-    result = call(more)
-    assert result.stdout.strip() == "[('accelerator', 'cpu'), ('devices', 1), ('precision', '32-true')]", result.stderr
+def test_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("lightning_fabric")
+    logger.addHandler(caplog.handler)
+    try:
+        make_fabric("cpu", "bf16-mixed")
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert caplog.records == []

@@ -55,7 +55,7 @@ def test_regression_metrics_are_those_of_scikit_learn(pairs: list[tuple[int, int
     out, y = torch.tensor(pairs, dtype=torch.float).t()
     y = torch.full_like(y, 2.0) if constant else y
     out, y = (torch.stack([value, value.flip(0) / 4], dim=1) for value in (out, y))  # two targets
-    assert metrics.mse(out, y) == pytest.approx(mean_squared_error(y, out), abs=1e-9)
+    assert metrics.mse(out, y) == pytest.approx(mean_squared_error(y.double(), out.double()), abs=1e-9)
     assert metrics.r2(out, y) == pytest.approx(r2_score(y.double(), out.double()), rel=1e-9, abs=1e-9)
 
 

@@ -1,6 +1,9 @@
 """Lightning Fabric, which brings a model and its optimiser to a device and a precision."""
 
 import importlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from types import ModuleType
 from typing import Any, Final
@@ -28,12 +31,25 @@ def make_fabric(device: str, precision: str) -> Any:
     if kind == "cpu" and precision == "16-mixed":
         raise ValueError("precision '16-mixed' needs a GPU; on a CPU use 'bf16-mixed' or '32-true'.")
     devices = [int(number)] if kind == "cuda" and number else 1
-    return _fabric().Fabric(accelerator=kind, devices=devices, precision=precision)
+    module = _fabric()
+    with _quiet(logging.getLogger(module.__name__)):
+        return module.Fabric(accelerator=kind, devices=devices, precision=precision)
 
 
 def fabric_version() -> str:
     """The version of the package that Fabric comes from."""
     return version(_PACKAGES[_fabric().__name__])
+
+
+@contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Leaves out what is said of a precision that was asked for."""
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def _fabric() -> ModuleType:

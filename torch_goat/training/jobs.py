@@ -5,7 +5,7 @@ import os
 import signal
 import time
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -77,9 +77,9 @@ def run_plan(
     """
     if jobs < 0 or threads < 1:
         raise ValueError(f"jobs must be 0 or more and threads 1 or more, got {jobs} and {threads}.")
-    twice = [run.folder for number, run in enumerate(plan) if run.folder in {one.folder for one in plan[:number]}]
-    if twice:
-        raise ValueError(f"the plan has two runs for the folder {twice[0]}; give each its own.")
+    folder, count = Counter(run.folder.resolve() for run in plan).most_common(1)[0] if plan else (None, 0)
+    if count > 1:
+        raise ValueError(f"the plan has {count} runs for the folder {folder}; give each its own.")
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     devices = [f"cuda:{number}" for number in range(gpus)] or [device]
     if jobs == 0:

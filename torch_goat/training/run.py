@@ -2,6 +2,7 @@ import csv
 import io
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -65,6 +66,8 @@ def train(
     folder = Path(folder)
     done = finished(experiment, folder)
     if done is not None:
+        with suppress(OSError):  # left by a process that was killed right after it had written the result
+            (folder / CHECKPOINT).unlink()
         return done
     fabric = make_fabric(device, experiment.training.precision)
     data = _load(experiment.dataset, experiment.split, experiment.index, None if data_dir is None else Path(data_dir))

@@ -1,0 +1,36 @@
+"""What commands print: results on the standard output, progress on the standard error."""
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+
+WIDE = 1000  # columns where no terminal sets a limit, so that nothing is folded
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that folds lines to a terminal and leaves them alone in files and pipes."""
+    made = Console(stderr=stderr, highlight=False)
+    if not made.is_terminal:
+        made.width = WIDE
+    return made
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> Table:
+    """An aligned table; a column of numbers is flush right."""
+    rows = [list(row) for row in rows]
+    made = Table(title=title or None, title_justify="left")
+    for number, column in enumerate(columns):
+        numeric = bool(rows) and all(_is_number(row[number]) for row in rows)
+        made.add_column(column, justify="right" if numeric else "left")
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "") or 0)
+    except ValueError:
+        return False
+    return True
