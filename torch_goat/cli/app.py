@@ -8,6 +8,7 @@ import torch_goat
 from torch_goat.cli.console import console, table
 from torch_goat.cli.demo import demo
 from torch_goat.cli.errors import report, stoppable
+from torch_goat.cli.reproduce import reproduce
 
 app = typer.Typer(
     help="Graph Ordering Attention: order-sensitive neighbourhood aggregation.",
@@ -41,7 +42,7 @@ def backends() -> None:
     console().print(table(["backend", "available", "note"], rows))
 
 
-for command in (demo, backends):
+for command in (reproduce, demo, backends):
     app.command()(stoppable(command))
 
 

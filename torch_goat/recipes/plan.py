@@ -7,7 +7,6 @@ from torch_goat.datasets import DATASETS
 from torch_goat.recipes.recipe import Recipe
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Experiment, TrainingOptions
-from torch_goat.training.options import Precision
 
 QUICK_REPETITIONS: Final = 2
 QUICK_EPOCHS: Final = 5
@@ -36,7 +35,7 @@ def plan(
     columns: Iterable[str] = (),
     *,
     quick: bool = False,
-    precision: Precision | None = None,
+    precision: str | None = None,
 ) -> list[Run]:
     """The runs of a table.
 
@@ -81,7 +80,7 @@ def choose(what: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
     return [name for name in known if name in names or not names]
 
 
-def _changed(training: TrainingOptions, quick: bool, precision: Precision | None) -> TrainingOptions:
+def _changed(training: TrainingOptions, quick: bool, precision: str | None) -> TrainingOptions:
     changes: dict[str, Any] = {} if precision is None else {"precision": precision}
     if quick:
         epochs = min(training.epochs, QUICK_EPOCHS)
