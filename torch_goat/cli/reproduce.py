@@ -1,6 +1,7 @@
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.style import Style
@@ -53,16 +54,17 @@ def reproduce(
 ) -> None:
     """Run the missing cells of a table of the paper and show our numbers beside its own.
 
-    Without TABLE it lists the tables. Cells that are done are kept, stopped ones go on. Runs are in OUT/TABLE, the
-    table is in OUT/TABLE.md, .tex and .csv.
+    Cells that are done are kept, stopped ones go on; without TABLE the tables are listed.
 
-    A table with rows of your own: goat reproduce table2 --show > my.toml, then add a [rows.NAME] and run my.toml.
+    Runs are in OUT/TABLE, and the whole table is in OUT/TABLE.md, OUT/TABLE.tex and OUT/TABLE.csv.
 
-    Settings that a search found: --settings goat-lstm=best.toml takes those of the file for that row, on the dataset
-    that the file names and on columns like it; add --show to keep them as a recipe. Use another --out for them.
+    Rows of your own: goat reproduce table2 --show > my.toml, add a row there, and goat reproduce my.toml.
 
-    On another machine: --plan-only PLAN.json here, python -m torch_goat.training.worker PLAN.json there, then again
-    without it, to collect.
+    Settings of goat tune: --settings goat-lstm=best.toml takes them for that row on the dataset they were found on,
+
+    and on the columns that share its settings; give them an --out of their own, or keep them with --show > my.toml.
+
+    Another machine: --plan-only PLAN.json, there python -m torch_goat.training.worker PLAN.json, then --collect.
 
     Example: goat reproduce table2 --only goat-lstm,gat --datasets cora,photo --jobs 2
     """
@@ -74,22 +76,23 @@ def reproduce(
     recipe = _with_all_found(read_recipe(path), found or [])
     rows, columns = choose("row", _names(only), recipe.rows), choose("column", _names(datasets), recipe.columns)
     if show:
-        return typer.echo(_text(recipe) if found else path.read_text(encoding="utf-8"), nl=False)
+        return typer.echo(recipe.to_toml() if found else path.read_text(encoding="utf-8"), nl=False)
     folder = out / f"{path.stem}{'-quick' if quick else ''}"
+    if quick:
+        recipe = replace(recipe, title=f"{recipe.title} (tried out with --quick)")
     runs = plan(recipe, quick=quick, precision=precision)
     missing = [run for run in runs if run.row in rows and run.column in columns and _is_missing(run, folder)]
     if plan_only is not None:
         return _write_plan(plan_only, missing, folder)
-    lacking = {} if collect_only else _lacking(recipe, missing, data_dir)
-    failures: list[str] = []
-    try:
-        if not collect_only:
-            failures = _run([run for run in missing if run.column not in lacking], folder, jobs, device, data_dir)
-    finally:  # also after Ctrl-C
-        whole, problems = _collected(recipe, runs, folder, data_dir)
-        _write(whole, folder)
+    whole, problems = _written(recipe, runs, folder, data_dir)  # at once, so that a folder of no use is found at once
+    lacking, failures = {}, [problems[cell] for cell in problems if cell[0] in rows and cell[1] in columns]
+    if not collect_only:
+        lacking = _lacking(recipe, missing, data_dir)
+        try:
+            failures += _run([run for run in missing if run.column not in lacking], folder, jobs, device, data_dir)
+        finally:  # also after Ctrl-C
+            whole, _ = _written(recipe, runs, folder, data_dir)
     _print(whole.part(rows, columns), format)
-    failures = [*(problems[cell] for cell in problems if cell[0] in rows and cell[1] in columns), *failures]
     _say([*lacking.values(), *failures])
     if failures:
         raise typer.Exit(1)
@@ -114,18 +117,6 @@ def _with_all_found(recipe: Recipe, assignments: Iterable[str]) -> Recipe:
             raise SettingsError(f"--settings {assignment} is no ROW=FILE with a file that exists.")
         recipe = with_found(recipe, row, settings.read(Experiment, file), file)
     return recipe
-
-
-def _text(recipe: Recipe) -> str:
-    """The recipe as TOML, without what is empty."""
-
-    def pruned(item: Any) -> Any:
-        if not isinstance(item, dict):
-            return item
-        kept = {key: pruned(value) for key, value in item.items()}
-        return {key: value for key, value in kept.items() if value not in ("", {}, False)}
-
-    return settings.dumps(pruned(settings.to_table(recipe)))
 
 
 def _is_missing(run: Run, folder: Path) -> bool:
@@ -169,22 +160,20 @@ def _run(runs: Sequence[Run], folder: Path, jobs: int, device: str, data_dir: Pa
     return [f"{folder / runs[end.index].folder}: {end.message}" for end in ends if end.kind == "failed"]
 
 
-def _collected(
+def _written(
     recipe: Recipe, runs: Sequence[Run], folder: Path, data_dir: Path | None
 ) -> tuple[ResultTable, dict[tuple[str, str], str]]:
-    """The whole table, and what is wrong with folders."""
+    """The whole table as it is by now, written to files, and what is wrong with folders of runs."""
     scores, problems = collect(runs, folder)
     notes = []
     for name, column in recipe.columns.items():
         empty = any(run.column == name and run.repetition not in scores.get((run.row, name), {}) for run in runs)
         if empty and not DATASETS[column.dataset].available(data_dir):
             notes.append(f"{column.label}: cells are empty where the data of {column.dataset} were not to be had.")
-    return tabulate(recipe, runs, scores, notes), problems
-
-
-def _write(whole: ResultTable, folder: Path) -> None:
+    whole = tabulate(recipe, runs, scores, notes)
     for ending, text in FORMATS.values():
         write_atomic(folder.with_name(folder.name + ending), text(whole))
+    return whole, problems
 
 
 def _print(part: ResultTable, format: str) -> None:
