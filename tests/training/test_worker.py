@@ -58,7 +58,7 @@ def until(condition) -> None:
 
 
 def test_a_plan_survives_ctrl_c_and_runs_with_the_library_alone(tmp_path: Path) -> None:
-    short, long = write(tmp_path, {"short": 5, "long": 600})
+    short, long = write(tmp_path, {"short": 5, "long": 400})
     process = start(tmp_path, "--jobs", "1")
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(3)]
