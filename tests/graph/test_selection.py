@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.graphs import graphs
-from torch_goat.graph import keep_random, keep_top, neighborhoods
+from torch_goat.graph import keep_random, keep_top, neighborhoods, random_order
 
 
 @given(graphs(), st.integers(1, 5), st.booleans(), st.booleans())
@@ -67,3 +67,27 @@ def test_top_takes_the_first_of_each_head() -> None:
     order = torch.tensor([[4, 0, 2, 1, 3], [1, 2, 3, 4, 0]])
     kept = keep_top(hood, order, 2)
     assert order[kept].view(2, -1).tolist() == [[4, 0, 2], [1, 2, 0]]
+
+
+@given(graphs(), st.booleans(), st.integers(0, 3))
+def test_a_random_order_permutes_each_neighbourhood(graph, fresh: bool, number: int) -> None:
+    num_nodes, edge_index = graph
+    hood = neighborhoods(edge_index, None, num_nodes, num_nodes, add_self_loops=False)
+    order = random_order(hood, fresh, number)
+    assert order.sort().values.tolist() == list(range(edge_index.size(1)))
+    assert torch.equal(hood.target[order], hood.target)
+
+
+def test_fixed_orders_are_uniform_and_independent_of_each_other() -> None:
+    # 600 nodes with three neighbours each: a fixed draw gives each of the six orders about 100 times.
+    targets = torch.arange(600).repeat_interleave(3)
+    hood = neighborhoods(torch.stack([600 + torch.arange(1800), targets]), None, 2400, 600, add_self_loops=False)
+    code = torch.tensor([9, 3, 1])
+    drawn = [((random_order(hood, False, number) % 3).view(600, 3) * code).sum(dim=1) for number in (0, 1)]
+    for one in drawn:
+        count = torch.unique(one, return_counts=True)[1]
+        # Chi-square with 5 degrees of freedom, whose 99.99 % quantile is 25.7.
+        assert count.numel() == 6
+        assert float(((count - 100) ** 2 / 100).sum()) < 25.7
+    # Independent draws agree in a sixth of the nodes, with a standard deviation of 9.1.
+    assert abs(int((drawn[0] == drawn[1]).sum()) - 100) < 4 * 9.2

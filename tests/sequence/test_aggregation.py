@@ -32,6 +32,12 @@ def test_ptr_equals_index() -> None:
     assert torch.equal(aggregation(x, ptr=ptr), aggregation(x, index, dim_size=5))
 
 
+def test_rows_that_stand_in_many_groups() -> None:
+    aggregation = RNNAggregation(3, 4).double()
+    x, source, ptr = torch.randn(5, 3, dtype=torch.double), torch.tensor([4, 1, 1, 0, 4]), torch.tensor([0, 2, 2, 5])
+    assert relative_error(aggregation.read(x, source, ptr), aggregation(x[source], ptr=ptr)) < 1e-12
+
+
 def test_a_group_does_not_depend_on_the_size_of_others() -> None:
     x, index = torch.randn(9, 3), torch.tensor([0, 0, 1, 1, 1, 1, 1, 1, 1])
     ours, pyg = RNNAggregation(3, 4), LSTMAggregation(3, 4)

@@ -16,8 +16,7 @@ def keep_random(hood: Neighborhoods, k: int, fresh: bool) -> Tensor:
             numbers of an edge alone, so that it is the same on every device and whatever the rest of the graph is.
     """
     own = hood.source == hood.target
-    # The node itself comes first in its group, the others in the order of their draw.
-    shuffled = _by_draw(hood, (_draw(hood, fresh, 0) + 1) * ~own)
+    shuffled = random_order(hood, fresh)
     keep = torch.empty_like(own)
     keep[shuffled] = _rank_of_others(own[shuffled], hood.target, hood.ptr) < k
     return keep | own
@@ -31,7 +30,12 @@ def random_order(hood: Neighborhoods, fresh: bool, number: int = 0) -> Tensor:
         fresh: ``True`` draws anew from PyTorch's generator, ``False`` gives one fixed draw, as in :func:`keep_random`.
         number: Which fixed draw; different numbers give independent orders.
     """
-    return _by_draw(hood, _draw(hood, fresh, number))
+    if fresh:
+        draw = torch.randint(2**31, hood.source.shape, device=hood.source.device)
+    else:
+        draw = _hash(_hash(hood.target) + hood.source)
+        draw = _hash(draw + _copy_number(hood) + (number << 32)) >> 33 & (2**31 - 1)
+    return torch.argsort((hood.target << 32) + draw, stable=True)
 
 
 def keep_top(hood: Neighborhoods, token: Tensor, k: int) -> Tensor:
@@ -41,19 +45,6 @@ def keep_top(hood: Neighborhoods, token: Tensor, k: int) -> Tensor:
     """
     own = (hood.source == hood.target)[token]  # [K, E]
     return own | (_rank_of_others(own, hood.target, hood.ptr) < k)
-
-
-def _draw(hood: Neighborhoods, fresh: bool, number: int) -> Tensor:
-    """A random number of 31 bits for each token ``[E]``."""
-    if fresh:
-        return torch.randint(2**31, hood.source.shape, device=hood.source.device)
-    draw = _hash(_hash(hood.target) + hood.source)
-    return _hash(draw + _copy_number(hood) + (number << 32)) >> 33 & (2**31 - 1)
-
-
-def _by_draw(hood: Neighborhoods, draw: Tensor) -> Tensor:
-    """The tokens of each target in ascending order of their draw ``[E]``."""
-    return torch.argsort((hood.target << 32) + draw, stable=True)
 
 
 def _rank_of_others(own: Tensor, target: Tensor, ptr: Tensor) -> Tensor:

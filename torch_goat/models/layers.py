@@ -176,7 +176,7 @@ def _goat(
     )
 
 
-KINDS = {
+KINDS: dict[str, Kind] = {
     "mlp": Kind("linear maps of each node alone, without the graph", _mlp),
     "gcn": Kind("graph convolution: the mean over neighbours, weighted by degrees", _gcn),
     "sage-mean": Kind("GraphSAGE with the mean over neighbours", partial(_sage, "mean")),
