@@ -18,13 +18,13 @@ def console(*, stderr: bool = False) -> Console:
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> Table:
     """An aligned table; a column of numbers is flush right."""
-    rows = [list(row) for row in rows]
+    lines = [list(row) for row in rows]
     made = Table(title=title or None, title_justify="left")
     for number, column in enumerate(columns):
-        numeric = bool(rows) and all(_is_number(row[number]) for row in rows)
+        numeric = bool(lines) and all(_is_number(line[number]) for line in lines)
         made.add_column(column, justify="right" if numeric else "left")
-    for row in rows:
-        made.add_row(*row)
+    for line in lines:
+        made.add_row(*line)
     return made
 
 
