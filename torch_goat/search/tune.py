@@ -86,6 +86,7 @@ def tune(
         datasets.load(search.experiment.dataset, split=search.experiment.split, index=index, data_dir=data_dir)
     setting = Setting(search, Path(folder), storage, trials, None if data_dir is None else str(data_dir))
     study = setting.study()
+    on_event(over(study, TrialEvent("opened", -1)))
     try:
         _Workers(setting, study, jobs, _devices(device), on_event).run()
     finally:

@@ -31,8 +31,8 @@ class TrialEvent:
     """Something that happened to a trial.
 
     Args:
-        kind: ``"started"``, ``"epoch"`` (some of them, a few times a second), ``"finished"``, ``"pruned"`` or
-            ``"failed"``.
+        kind: ``"opened"`` (the study, before any trial), ``"started"``, ``"epoch"`` (some of them, a few times a
+            second), ``"finished"``, ``"pruned"`` or ``"failed"``.
         number: The trial's number.
         job: Which of the processes side by side, from 0.
         epoch: The epoch, of an ``"epoch"``.
@@ -42,7 +42,7 @@ class TrialEvent:
         best: The best value of them, if one has a value.
     """
 
-    kind: Literal["started", "epoch", "finished", "pruned", "failed"]
+    kind: Literal["opened", "started", "epoch", "finished", "pruned", "failed"]
     number: int
     job: int = 0
     epoch: Epoch | None = None
