@@ -2,7 +2,7 @@ from typing import Annotated
 
 import typer
 
-from torch_goat.cli.console import console, table
+from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import DataDir
 from torch_goat.datasets import DATASETS, Dataset
 from torch_goat.datasets.cache import cache_folder
@@ -64,15 +64,15 @@ def _show(known: Dataset, data_dir: DataDir) -> None:
     if isinstance(known, Real):
         _show_files(known, data_dir)
     if known.note:
-        out.print(known.note, markup=False, soft_wrap=True)
+        say(known.note)
 
 
 def _show_files(known: Real, data_dir: DataDir) -> None:
-    out, folder = console(), data_folder(data_dir)
+    folder = data_folder(data_dir)
     files: dict[str, RawFile] = {file.path: file for file in known.raw}
     for split in known.protocols.values():
         files |= {file.path: file for file in split.files}
     rows = [[path, "yes" if find(file, folder) else "no", file.url] for path, file in files.items()]
-    out.print(table(["file", "there", "from"], rows))
+    console().print(table(["file", "there", "from"], rows))
     places = f"{folder or '--data-dir or TORCH_GOAT_DATA (not set)'}, then {cache_folder() / 'raw'}"
-    out.print(f"Files are looked for in {places}; downloads go to the latter.", markup=False, soft_wrap=True)
+    say(f"Files are looked for in {places}; downloads go to the latter.")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from torch_goat.cli.console import console, table
+from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import Device, Precision, with_precision
 from torch_goat.cli.progress import RunProgress
 from torch_goat.datasets import DATASETS
@@ -26,8 +26,8 @@ def demo(
 
     Example: goat demo --epochs 100
     """
-    known, out, rows = DATASETS[DATASET], console(), []
-    out.print(
+    known, rows = DATASETS[DATASET], []
+    say(
         f"Top-2 pooling: {known.nodes} nodes, about {known.edges} edges, 2 classes; is the combined value of the two "
         "largest features within two hops above the median?"
     )
@@ -39,5 +39,5 @@ def demo(
                 result = train(experiment, Path(folder) / model, device=device, observer=show)
             accuracy = 100 * result.metrics["test"]["accuracy"]
             rows.append([name, f"{accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}"])
-    title = f"Test accuracy after {epochs} epochs, seed {seed}"
-    out.print(table(["model", "accuracy (%)", "best epoch", "time (s)"], rows, title))
+    say(f"Test accuracy after {epochs} epochs, seed {seed}:")
+    console().print(table(["model", "accuracy (%)", "best epoch", "time (s)"], rows))

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from torch_goat import settings
-from torch_goat.cli.console import console, table
+from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import DataDir, Device, Precision, Set, with_precision
 from torch_goat.cli.progress import RunProgress, duration
 from torch_goat.datasets import DATASETS
@@ -15,7 +15,6 @@ from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Epoch, Experiment, Observer, Result, TensorBoard, finished
 from torch_goat.training import train as run
 
-Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="A name that goat datasets lists.")]
 Model = Annotated[str | None, typer.Option("--model", help="goat (the default), gat, gcn, sage-lstm, ...")]
 Split = Annotated[str | None, typer.Option("--split", help="The split protocol; else the dataset's own.")]
 Recipe = Annotated[
@@ -62,7 +61,7 @@ def train(
                 observer(epoch)
 
         result = run(experiment, folder, device=device, data_dir=data_dir, observer=observe)
-    _show(experiment, result, folder, "was there already" if done else "is in")
+    _show(experiment, result, folder, done)
 
 
 def base_experiment(dataset: str, model: str | None, split: str | None, recipe: Path | None) -> Experiment:
@@ -100,17 +99,13 @@ def _texts(changes: dict[str, int]) -> list[str]:
     return [f"{key}={value}" for key, value in changes.items()]
 
 
-def _show(experiment: Experiment, result: Result, folder: Path, where: str) -> None:
+def _show(experiment: Experiment, result: Result, folder: Path, done: bool) -> None:
     metrics = list(next(iter(result.metrics.values())))
     rows = [[split, *(f"{values[metric]:.4f}" for metric in metrics)] for split, values in result.metrics.items()]
-    title = f"{experiment.model.name} on {experiment.dataset} ({experiment.split} {experiment.index}), "
-    title += f"seed {experiment.seed}"
-    out = console()
-    out.print(table(["split", *metrics], rows, title))
-    out.print(
-        f"Best of {result.epochs} epochs was {result.best_epoch} (ended by {result.stopped}), in "
-        f"{duration(result.seconds)} on {result.device}.",
-        markup=False,
-        soft_wrap=True,
+    console().print(table(["split", *metrics], rows))
+    say(
+        f"{experiment.model.name} on {experiment.dataset} ({experiment.split} {experiment.index}), seed "
+        f"{experiment.seed}: best in epoch {result.best_epoch} of {result.epochs} (stopped by {result.stopped}), "
+        f"{duration(result.seconds)} on {result.device}."
     )
-    out.print(f"The run {where} {folder}", markup=False, soft_wrap=True)
+    say(f"{'It was done before; the' if done else 'The'} run is in {folder}")

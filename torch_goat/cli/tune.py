@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from torch_goat import settings
-from torch_goat.cli.console import console, table
+from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import DataDir, Device, Precision, Set, with_precision
 from torch_goat.cli.progress import Board, board
 from torch_goat.cli.train import Model, Out, Recipe, Split, base_experiment
@@ -82,11 +82,7 @@ def tune(
         outcome = run(search, folder, storage=storage, trials=total, jobs=jobs, **options)
     _print(search, outcome, total)
     where = folder / BEST
-    console().print(
-        f"All trials are in {folder / TABLE}, the best recipe in {where}; train it with: goat train --recipe {where}",
-        markup=False,
-        soft_wrap=True,
-    )
+    say(f"All trials are in {folder / TABLE}, the best recipe in {where}; use it with: goat train --recipe {where}")
 
 
 class _Show:
@@ -130,13 +126,11 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _print(search: Search, outcome: "Outcome", total: int) -> None:
     best = settings.to_table(outcome.best)
     values = best["model"] | best["training"]
-    out = console()
-    title = f"Trial {outcome.number} is best: validation {search.metric} {outcome.value:.4f}"
-    out.print(table(["setting", "value"], [[key, _text(values[key])] for key in search.space], title))
+    console().print(table(["setting", "value"], [[key, _text(values[key])] for key in search.space]))
     notes = [f"{outcome.finished} of {total} trials are done"]
     notes += [f"{outcome.failed} failed"] if outcome.failed else []
     notes += [f"{outcome.elsewhere} are still running on other machines"] if outcome.elsewhere else []
-    out.print(", ".join(notes) + ".", markup=False)
+    say(f"{', '.join(notes)}; trial {outcome.number} is best: validation {search.metric} {outcome.value:.4f}.")
 
 
 def _text(value: Any) -> str:
