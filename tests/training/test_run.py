@@ -166,8 +166,9 @@ from torch_goat.training import Experiment, RunError, TrainingOptions, train
 from torch_goat.models import ModelOptions
 import torch_goat.training.run as run
 run.CHECKPOINT_SECONDS = 0
+model = ModelOptions(name="gcn", hidden_channels=999)
 try:
-    train(Experiment("betweenness-100", model=ModelOptions(name="gcn", hidden_channels=999)), folder / "run", device="cpu")
+    train(Experiment("betweenness-100", model=model), folder / "run", device="cpu")
 except RunError as error:
     print(error)
 print(sorted(path.name for path in (folder / "run").iterdir()))

@@ -98,7 +98,7 @@ class Loop:
 
     def orderings(self) -> list[Ordering]:
         """The orderings by which the network's GOAT layers read the neighbours with its present weights."""
-        self.model.eval()
+        self.network.eval()
         with torch.no_grad():
             return list(self.model(self._x, self.task.edge_index, return_orderings=True, **self._replay)[1])
 
@@ -121,7 +121,7 @@ class Loop:
         return epoch
 
     def _step(self) -> Tensor:
-        self.model.train()
+        self.network.train()  # not Fabric's wrapper, which takes longer
         self.optimizer.zero_grad()
         loss = self.task.loss(self.model(self._x, self.task.edge_index, **self._replay))
         self.fabric.backward(loss)
@@ -134,7 +134,7 @@ class Loop:
 
     def _evaluate(self) -> Tensor:
         """One forward pass for all splits ``[N, C]``."""
-        self.model.eval()
+        self.network.eval()
         with torch.no_grad():
             return self.model(self._x, self.task.edge_index, **self._replay)
 

@@ -30,8 +30,10 @@ class Task:
         nodes = [getattr(data, f"{split}_mask").nonzero().view(-1) for split in SPLITS]
         self._sizes = [part.numel() for part in nodes]
         self._nodes = torch.cat(nodes).to(device)  # [n], those to train on, to validate, to test
+        self._train = self._nodes[: self._sizes[0]]
         y = data.y.view(data.y.size(0), -1)  # [N, T]
-        y = (y.view(-1) if self.classification else y).to(device)[self._nodes]
+        y = y.view(-1).long() if self.classification else y.to(torch.get_default_dtype())  # what Fabric's models give
+        y = y.to(device)[self._nodes]
         self._y = y.split(self._sizes)
         self._all_y = y
         if self.classification and int(y.min()) < 0:
@@ -50,7 +52,7 @@ class Task:
                 f"the model gives a result of shape {list(out.shape)}, but there are {self.x.size(0)} nodes and "
                 f"{self.channels} {kind}; build it with out_channels={self.channels}."
             )
-        return self._loss(out[self._nodes[: self._sizes[0]]], self._y[0])
+        return self._loss(out[self._train], self._y[0])
 
     def measure(self, out: Tensor) -> Tensor:
         """The validation loss, and the metric of every split, without waiting for the device ``[4]``.
