@@ -6,9 +6,13 @@ import typer
 
 import torch_goat
 from torch_goat.cli.console import console, table
+from torch_goat.cli.datasets import datasets
 from torch_goat.cli.demo import demo
 from torch_goat.cli.errors import report, stoppable
 from torch_goat.cli.reproduce import reproduce
+from torch_goat.cli.runs import runs
+from torch_goat.cli.train import train
+from torch_goat.cli.tune import tune
 
 app = typer.Typer(
     help="Graph Ordering Attention: order-sensitive neighbourhood aggregation.",
@@ -42,7 +46,7 @@ def backends() -> None:
     console().print(table(["backend", "available", "note"], rows))
 
 
-for command in (reproduce, demo, backends):
+for command in (train, tune, reproduce, runs, datasets, demo, backends):
     app.command()(stoppable(command))
 
 

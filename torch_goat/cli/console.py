@@ -2,7 +2,9 @@
 
 from collections.abc import Iterable
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 WIDE = 1000  # columns where no terminal sets a limit, so that nothing is folded
@@ -16,15 +18,20 @@ def console(*, stderr: bool = False) -> Console:
     return made
 
 
-def table(columns: Iterable[str], rows: Iterable[Iterable[str]], title: str = "") -> Table:
+def say(text: str) -> None:
+    """Prints a line of plain text."""
+    console().print(text, markup=False, soft_wrap=True)
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
     """An aligned table; a column of numbers is flush right."""
-    rows = [list(row) for row in rows]
-    made = Table(title=title or None, title_justify="left")
+    lines = [list(row) for row in rows]
+    made = Table(box=SIMPLE_HEAD)
     for number, column in enumerate(columns):
-        numeric = bool(rows) and all(_is_number(row[number]) for row in rows)
+        numeric = bool(lines) and all(_is_number(line[number]) for line in lines)
         made.add_column(column, justify="right" if numeric else "left")
-    for row in rows:
-        made.add_row(*row)
+    for line in lines:
+        made.add_row(*map(escape, line))
     return made
 
 

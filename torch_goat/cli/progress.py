@@ -34,10 +34,10 @@ class Board(ABC):
         self._start = time.monotonic()
         self._shares: dict[int, float] = {}  # how far each job is with its run
 
-    def skip(self) -> None:
-        """A run was done before."""
-        self.done += 1
-        self.skipped += 1
+    def skip(self, count: int = 1) -> None:
+        """Some runs were done before, or elsewhere."""
+        self.done += count
+        self.skipped += count
         self._show()
 
     def start(self, job: int, name: str) -> None:
