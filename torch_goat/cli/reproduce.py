@@ -123,7 +123,7 @@ def _is_missing(run: Run, folder: Path) -> bool:
     """Whether a run is still to be done; one whose folder is of no use is not."""
     try:
         return finished(run.experiment, folder / run.folder) is None
-    except (RunError, ValueError):
+    except RunError:
         return False
 
 
