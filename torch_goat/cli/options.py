@@ -6,15 +6,12 @@ from typing import Annotated, get_args
 import typer
 
 from torch_goat.settings import SettingsError, nearest
-from torch_goat.training.fabric import make_fabric
+from torch_goat.training.fabric import check_device
 from torch_goat.training.options import Precision as Precisions
 
 
 def _device(value: str) -> str:
-    try:
-        make_fabric(value, "32-true")
-    except ValueError as error:
-        raise SettingsError(str(error)) from None
+    check_device(value)
     return value
 
 

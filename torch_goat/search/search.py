@@ -35,7 +35,10 @@ class Search:
     prune: bool = False
 
     def __post_init__(self) -> None:
-        dataset = DATASETS[self.experiment.dataset]
+        name = self.experiment.dataset
+        if name not in DATASETS:
+            raise SettingsError(f"there is no dataset {name!r}{nearest(name, DATASETS)}")
+        dataset = DATASETS[name]
         known = METRICS[dataset.task]
         if self.metric not in known:
             raise SettingsError(f"{dataset.name} has no metric {self.metric!r}{nearest(self.metric, known)}")

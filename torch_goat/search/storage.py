@@ -11,6 +11,8 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from torch_goat.files import fcntl, hold
 from torch_goat.settings import SettingsError
 
+JOURNAL_START = b'{"op_code":'  # of every line
+
 
 class JournalLock(JournalFileOpenLock):
     """Holds a journal while a process appends to it.
@@ -50,8 +52,18 @@ def open_storage(place: str) -> BaseStorage:
         if "://" in place:
             return _database(place)
         path = Path(place)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _check_journal(path)
         return JournalStorage(JournalFileBackend(str(path), JournalLock(path) if fcntl is not None else None))
+
+
+def _check_journal(path: Path) -> None:
+    """Refuses a file of something else, before a line of it is cut off or added to."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        with open(path, "rb") as file:
+            start = file.read(len(JOURNAL_START))
+        if not JOURNAL_START.startswith(start):
+            raise SettingsError(f"the storage {path} is a file of something else; choose another.")
 
 
 def _database(address: str) -> BaseStorage:

@@ -14,7 +14,7 @@ from torch_goat.search.search import Search
 from torch_goat.search.space import at, decoded
 from torch_goat.search.storage import open_storage
 from torch_goat.training import Experiment, RunError
-from torch_goat.training.folder import usable
+from torch_goat.training.folder import ERROR, usable
 
 JOURNAL: Final = "journal.log"
 SEARCH: Final = "search.toml"
@@ -55,7 +55,9 @@ class Study:
 
         Two machines that do not share a folder may enter a trial at the same moment; the later one does not count.
         """
-        counted = {tuple(sorted(trial.params.items())): trial for trial in reversed(self._study.get_trials(False))}
+        counted = {
+            tuple(sorted(trial.params.items())): trial for trial in reversed(self._study.get_trials(deepcopy=False))
+        }
         return sorted(counted.values(), key=lambda trial: trial.number)[: self.total]
 
     def finished(self) -> list[FrozenTrial]:
@@ -87,10 +89,32 @@ class Study:
 
     def tell(self, trial: FrozenTrial, value: float | None, *, pruned: bool = False) -> None:
         """Ends a trial: with its value, as pruned, or else as failed."""
-        if value is not None:
-            self._study.tell(trial.number, value)
-        else:
-            self._study.tell(trial.number, state=TrialState.PRUNED if pruned else TrialState.FAIL)
+        with usable(self.folder):
+            if value is not None:
+                self._study.tell(trial.number, value)
+            else:
+                self._study.tell(trial.number, state=TrialState.PRUNED if pruned else TrialState.FAIL)
+
+    def explain(self, trial: FrozenTrial, reason: str) -> None:
+        """Keeps why a trial failed, in the folder of its first run."""
+        with usable(self.folder):
+            write_atomic(self.folder_of(trial) / str(self.search.indices[0]) / ERROR, reason.strip() + "\n")
+
+    def reason(self, trial: FrozenTrial) -> str:
+        """Why a trial failed, in a line; empty if this machine does not know."""
+        path = self.folder_of(trial) / str(self.search.indices[0]) / ERROR
+        return path.read_text(encoding="utf-8").partition("\n")[0] if path.exists() else ""
+
+    def give_up(self, number: int, reason: str) -> bool:
+        """Ends a trial as failed whose process has died, unless another process has gone on with it."""
+        with usable(self.folder), locked(self.folder, wait=True):
+            trial = self._study.get_trials(deepcopy=False)[number]
+            if self._is_open(trial):
+                with suppress(Busy), locked(self.folder_of(trial), wait=False):
+                    self.explain(trial, reason)
+                    self.tell(trial, None)
+                    return True
+        return False
 
     def best(self) -> FrozenTrial | None:
         """The trial with the best value, the first of equal ones; pruned ones do not count."""
@@ -124,10 +148,10 @@ class Study:
                 user_attrs={"place": self._place, "token": token},
             )
         )
-        return next(trial for trial in self._study.get_trials(False) if trial.user_attrs.get("token") == token)
+        return next(trial for trial in self._study.get_trials(deepcopy=False) if trial.user_attrs.get("token") == token)
 
     def _again(self, trial: FrozenTrial) -> FrozenTrial:
-        return self._study.get_trials(False)[trial.number]
+        return self._study.get_trials(deepcopy=False)[trial.number]
 
     def _is_open(self, trial: FrozenTrial) -> bool:
         return not trial.state.is_finished() and trial.user_attrs.get("place") == self._place

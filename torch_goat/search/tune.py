@@ -23,7 +23,7 @@ from torch_goat.search.study import Study
 from torch_goat.search.worker import Setting, TrialEvent, over, work
 from torch_goat.training import Experiment, Interrupted, RunError
 from torch_goat.training.fabric import make_fabric
-from torch_goat.training.folder import ERROR, usable
+from torch_goat.training.folder import usable
 
 BEST: Final = "best.toml"
 TABLE: Final = "trials.csv"
@@ -170,11 +170,8 @@ class _Workers:
         if worker.trial is None:
             raise RunError(f"a process of the search {reason} before it had a trial.")
         message = f"its process {reason}" + (" (out of memory?)." if code == -signal.SIGKILL else ".")
-        trial = next(trial for trial in self.study.trials() if trial.number == worker.trial)
-        with usable(self.setting.folder):
-            write_atomic(self.study.folder_of(trial) / str(self.setting.search.indices[0]) / ERROR, f"{message}\n")
-        self.study.tell(trial, None)
-        self.on_event(over(self.study, TrialEvent("failed", trial.number, worker.job, message=message)))
+        if self.study.give_up(worker.trial, message):
+            self.on_event(over(self.study, TrialEvent("failed", worker.trial, worker.job, message=message)))
         self._start(worker.job)
 
     def _wind_down(self) -> None:
@@ -225,11 +222,7 @@ def _outcome(study: Study) -> Outcome:
     trials, best = study.trials(), study.best()
     failed = [trial for trial in trials if trial.state.name == "FAIL"]
     if best is None or best.value is None:
-        reason = ""
-        if failed:
-            with suppress(OSError):
-                folder = study.folder_of(failed[0]) / str(study.search.indices[0])
-                reason = f"; the first: {(folder / ERROR).read_text().splitlines()[0]}"
-        raise RunError(f"none of {len(trials)} trials has a value{reason}")
+        reason = f": {study.reason(failed[0])}" if failed else "."
+        raise RunError(f"none of {len(trials)} trials has come to a value{reason}")
     finished = len(study.finished())
     return Outcome(study.experiment(best), best.number, best.value, finished, len(failed), len(trials) - finished)

@@ -1,5 +1,6 @@
 """A process of a search: one trial after the other, until there is none left."""
 
+import math
 import signal
 import time
 import traceback
@@ -15,11 +16,10 @@ import torch
 from optuna.trial import FrozenTrial
 
 from torch_goat.datasets import DataError
-from torch_goat.files import Busy, write_atomic
+from torch_goat.files import Busy
 from torch_goat.search.search import Search
 from torch_goat.search.study import Study
 from torch_goat.training import Epoch, Interrupted, RunError, train
-from torch_goat.training.folder import ERROR
 
 REPORT_SECONDS = 0.1  # between two reports of a trial, and between two looks at whether it is to stop
 WAIT_SECONDS = 0.5  # between two looks at whether another process has left a trial behind
@@ -111,20 +111,33 @@ def work(connection: Connection, setting: Setting, job: int, device: str) -> Non
     """The life of a process that belongs to a search; it ends after the present epoch if that search is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the search's own process, which then says what to do
     torch.set_num_threads(1)
-    with suppress(Interrupted, OSError):  # the second: nobody listens
+    parent = _Parent(connection)
+    try:
+        run_trials(
+            setting.study(), job=job, device=device, data_dir=setting.data_dir, on_event=parent.send, stop=parent.stops
+        )
+    except Interrupted:
+        return
+    except Exception as error:
+        parent.send(str(error) or type(error).__name__)
+
+
+class _Parent:
+    """The process that a worker reports to, which may be gone."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def send(self, message: TrialEvent | str) -> None:
+        with suppress(OSError):
+            self._connection.send(message)
+
+    def stops(self) -> bool:
+        """Whether it says to stop, or is gone."""
         try:
-            run_trials(
-                setting.study(),
-                job=job,
-                device=device,
-                data_dir=setting.data_dir,
-                on_event=connection.send,
-                stop=connection.poll,
-            )
-        except (Interrupted, BrokenPipeError):
-            raise
-        except Exception as error:
-            connection.send(str(error) or type(error).__name__)
+            return self._connection.poll()
+        except OSError:
+            return True
 
 
 class _Watch:
@@ -150,7 +163,7 @@ class _Watch:
             step = self.before + epoch.number
             if step not in self._reported:
                 self._live.report(epoch.val_metric, step)
-            self.pruned = self._live.should_prune()
+            self.pruned = epoch.number < epoch.total and self._live.should_prune()
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + REPORT_SECONDS
             self.on_event(TrialEvent("epoch", self.number, self.job, epoch))
@@ -162,21 +175,29 @@ class _Watch:
 
 def _trained(study: Study, trial: FrozenTrial, watch: _Watch, device: str, data_dir: str | Path | None) -> TrialEvent:
     """How a trial ends; what is no fault of the trial's is raised."""
-    experiment, values = study.experiment(trial), []
+    try:
+        value = _value(study, trial, watch, device, data_dir)
+    except Interrupted:
+        if not watch.pruned:
+            raise
+        return TrialEvent("pruned", trial.number, watch.job)
+    except (RunError, Busy, DataError, OSError, ImportError):
+        raise
+    except Exception as error:
+        message = str(error) or type(error).__name__
+        study.explain(trial, f"{message}\n\n{traceback.format_exc()}")
+        return TrialEvent("failed", trial.number, watch.job, message=message)
+    return TrialEvent("finished", trial.number, watch.job, value=value)
+
+
+def _value(study: Study, trial: FrozenTrial, watch: _Watch, device: str, data_dir: str | Path | None) -> float:
+    """What a trial comes to: the mean over its indices of the validation nodes' metric."""
+    experiment, metric, values = study.experiment(trial), study.search.metric, []
     for index in study.search.indices:
         folder = study.folder_of(trial) / str(index)
-        try:
-            result = train(replace(experiment, index=index), folder, device=device, data_dir=data_dir, observer=watch)
-        except Interrupted:
-            if watch.pruned:
-                return TrialEvent("pruned", trial.number, watch.job)
-            raise
-        except (RunError, Busy, DataError, OSError, ImportError):
-            raise
-        except Exception as error:
-            message = str(error) or type(error).__name__
-            write_atomic(folder / ERROR, f"{message}\n\n{traceback.format_exc()}")
-            return TrialEvent("failed", trial.number, watch.job, message=message)
-        values.append(result.metrics["val"][study.search.metric])
+        result = train(replace(experiment, index=index), folder, device=device, data_dir=data_dir, observer=watch)
+        values.append(result.metrics["val"][metric])
         watch.before += experiment.training.epochs
-    return TrialEvent("finished", trial.number, watch.job, value=fmean(values))
+    if not math.isfinite(value := fmean(values)):
+        raise ValueError(f"the validation {metric} is {value}.")
+    return value
