@@ -4,20 +4,21 @@ from pathlib import Path
 from typing import Annotated, Final
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text as Rich
 
 from torch_goat import settings
 from torch_goat.cli import options
-from torch_goat.cli.console import console, table
+from torch_goat.cli.console import console, say, table
 from torch_goat.cli.progress import PlanProgress
 from torch_goat.datasets import DATASETS, DataError
 from torch_goat.files import write_atomic
 from torch_goat.recipes import RECIPES, Recipe, Run, choose, find_recipe, plan, read_recipe, with_found
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.tables import FORMATS, ResultTable, collect, tabulate
-from torch_goat.tables.layout import LEGEND, Grid, Lines, comparison_grid, main_grid
+from torch_goat.tables.layout import Grid, Lines, comparison_grid, main_grid, notes
 from torch_goat.training import Experiment, PlannedRun, RunError, finished, run_plan, write_plan
 
 STYLES: Final = {
@@ -92,8 +93,8 @@ def reproduce(
             failures += _run([run for run in missing if run.column not in lacking], folder, jobs, device, data_dir)
         finally:  # also after Ctrl-C
             whole, _ = _written(recipe, runs, folder, data_dir)
-    _print(whole.part(rows, columns), format)
-    _say([*lacking.values(), *failures])
+    _print(whole.part(rows, columns), format, folder)
+    _explain([*lacking.values(), *failures])
     if failures:
         raise typer.Exit(1)
     return None
@@ -135,7 +136,7 @@ def _write_plan(path: Path, runs: Sequence[Run], folder: Path) -> None:
     if path.exists():
         raise SettingsError(f"{path} is there already; remove it or name another file.")
     write_plan(path, _planned(runs, folder))
-    console().print(f"{path}: {len(runs)} runs.", soft_wrap=True)
+    say(f"{path} has {len(runs)} runs.")
 
 
 def _lacking(recipe: Recipe, runs: Iterable[Run], data_dir: Path | None) -> dict[str, str]:
@@ -165,24 +166,21 @@ def _written(
 ) -> tuple[ResultTable, dict[tuple[str, str], str]]:
     """The whole table as it is by now, written to files, and what is wrong with folders of runs."""
     scores, problems = collect(runs, folder)
-    notes = []
-    for name, column in recipe.columns.items():
-        empty = any(run.column == name and run.repetition not in scores.get((run.row, name), {}) for run in runs)
-        if empty and not DATASETS[column.dataset].available(data_dir):
-            notes.append(f"{column.label}: cells are empty where the data of {column.dataset} were not to be had.")
-    whole = tabulate(recipe, runs, scores, notes)
+    lacking = [name for name, one in recipe.columns.items() if not DATASETS[one.dataset].available(data_dir)]
+    whole = tabulate(recipe, runs, scores, lacking)
     for ending, text in FORMATS.values():
         write_atomic(folder.with_name(folder.name + ending), text(whole))
     return whole, problems
 
 
-def _print(part: ResultTable, format: str) -> None:
+def _print(part: ResultTable, format: str, files: Path) -> None:
     if format:
         return typer.echo(FORMATS[format][1](part), nl=False)
-    screen = console()
     for grid in filter(None, (main_grid(part), comparison_grid(part))):
-        screen.print(_rich(grid))
-    screen.print(LEGEND, *part.notes, sep="\n", markup=False)
+        say(grid.title)
+        console().print(_rich(grid))
+    for line in (*notes(part), f"The whole table is in {files}.md, .tex and .csv."):
+        say(line)
     return None
 
 
@@ -190,7 +188,7 @@ def _rich(grid: Grid) -> Table:
     def cell(lines: Lines) -> Rich:
         return Rich("\n").join(Rich.assemble(*((piece.text, STYLES[piece.style]) for piece in line)) for line in lines)
 
-    made = Table(title=grid.title, title_justify="left")
+    made = Table(box=SIMPLE_HEAD)
     for number, head in enumerate(grid.head):
         made.add_column(cell(head), justify="right" if number else "left")
     for number, row in enumerate(grid.body):
@@ -198,10 +196,9 @@ def _rich(grid: Grid) -> Table:
     return made
 
 
-def _say(sentences: Iterable[str]) -> None:
-    """Writes what the user should know below the table, each sentence once."""
+def _explain(sentences: Iterable[str]) -> None:
+    """Says below the table why cells are empty, each sentence once."""
     sentences, screen = list(dict.fromkeys(sentences)), console(stderr=True)
-    for sentence in sentences[:MOST_SENTENCES]:
+    more = [f"... and {len(sentences) - MOST_SENTENCES} more."] if len(sentences) > MOST_SENTENCES else []
+    for sentence in sentences[:MOST_SENTENCES] + more:
         screen.print(sentence, markup=False, soft_wrap=True)
-    if len(sentences) > MOST_SENTENCES:
-        screen.print(f"... and {len(sentences) - MOST_SENTENCES} more.")
