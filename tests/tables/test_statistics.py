@@ -44,5 +44,6 @@ def test_pairs_that_say_nothing() -> None:
     assert paired_p_value([1.0], [2.0]) is None
     assert paired_p_value([1.0, float("nan")], [2.0, 1.0]) is None
     assert paired_p_value([1.0, 2.0], [1.0, 2.0]) == 1.0
+    assert paired_p_value([1.0, 2.0, 3.0], [1.0, 2.0, 9.0]) == 1.0
     with pytest.raises(ValueError, match="in pairs, got 1 and 2"):
         paired_p_value([1.0], [1.0, 2.0])

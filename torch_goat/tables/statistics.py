@@ -45,7 +45,7 @@ def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | No
     if len(differences) < 2 or not np.isfinite(differences).all():
         return None
     differences = differences[differences != 0]  # equal runs speak for neither
-    if len(differences) == 0:
-        return 1.0
+    if len(differences) < 2:
+        return 1.0  # a single sign is as extreme as the other
     exact = stats.PermutationMethod(n_resamples=2**EXACT_PAIRS)  # goes through all signs if there are no more
     return float(stats.wilcoxon(differences, method=exact if len(differences) <= EXACT_PAIRS else "auto").pvalue)
