@@ -61,9 +61,9 @@ def reproduce(
 
     Rows of your own: goat reproduce table2 --show > my.toml, add a row there, and goat reproduce my.toml.
 
-    Settings of goat tune: --settings goat-lstm=best.toml takes them for that row on the dataset they were found on,
+    Settings of goat tune: --settings goat-lstm=best.toml takes those of the file, for that row on the file's dataset.
 
-    and on the columns that share its settings; give them an --out of their own, or keep them with --show > my.toml.
+    Columns and rows that share settings follow. Give them an --out of their own, or keep them with --show > my.toml.
 
     Another machine: --plan-only PLAN.json, there python -m torch_goat.training.worker PLAN.json, then --collect.
 
