@@ -9,20 +9,11 @@ import pytest
 from tests.search.cases import small_search
 from torch_goat import settings
 from torch_goat.models import ModelOptions
-from torch_goat.search import tune as tune_module
 from torch_goat.search.study import Study
 from torch_goat.search.tune import tune
 from torch_goat.search.worker import TrialEvent, run_trials
 from torch_goat.settings import SettingsError
 from torch_goat.training import Experiment, Interrupted, RunError
-
-
-@pytest.fixture
-def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that begin with everything imported; whole interpreters are for tests/cli/test_tune.py."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch_goat.search.worker"])
-    monkeypatch.setattr(tune_module.multiprocessing, "get_context", lambda kind: context)
 
 
 @pytest.mark.usefixtures("quick_processes")
