@@ -28,8 +28,8 @@ def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | No
     It looks at signs and ranks of the differences alone. A few graphs on which a model fails make the differences
     skewed, and ten of them are too few to lean on a normal distribution, as a paired t-test would. The price is that
     fewer than six pairs can never come below 0.05. Up to 13 pairs the distribution is exact, ties included. Splits of
-    one graph overlap, so that their p-values are too small rather than too large; where there is one split the pairs are
-    seeds, which speak of that split alone. Several comparisons in one table are not adjusted for.
+    one graph overlap, so that their p-values are too small rather than too large; with one split the pairs are seeds,
+    which speak of that split alone. Several comparisons in one table are not adjusted for.
 
     Args:
         ours: The values of one model, by repetition.
