@@ -8,7 +8,7 @@ from rich.table import Table
 
 from torch_goat.datasets import top2
 from torch_goat.models import ModelOptions, build
-from torch_goat.training import fit
+from torch_goat.training import Epoch, TrainingOptions, fit
 
 LEARNING_RATE = 0.01
 SHARED: dict[str, Any] = {"hidden_channels": 32, "activation": "relu", "dropout": 0.0}
@@ -43,14 +43,16 @@ def demo(
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
+    training = TrainingOptions(epochs=epochs, learning_rate=LEARNING_RATE, weight_decay=0.0, patience=0)
     with Progress(*columns, console=console) as bars:
         for name, options in MODELS.items():
             torch.manual_seed(seed)
             bar = bars.add_task(name, total=epochs, note="compiling")
 
-            def advance(epoch: int, accuracy: float, bar: TaskID = bar) -> None:
-                bars.update(bar, completed=epoch, note=f"validation {100 * accuracy:.1f} %")
+            def advance(epoch: Epoch, bar: TaskID = bar) -> None:
+                bars.update(bar, completed=epoch.number, note=f"validation {100 * epoch.val_metric:.1f} %")
 
-            result = fit(build(options, 1, 2), data, epochs=epochs, learning_rate=LEARNING_RATE, progress=advance)
-            table.add_row(name, f"{100 * result.test_accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}")
+            result = fit(build(options, 1, 2), data, training, observer=advance)
+            accuracy = 100 * result.metrics["test"]["accuracy"]
+            table.add_row(name, f"{accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}")
     console.print(table)

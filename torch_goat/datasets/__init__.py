@@ -1,5 +1,10 @@
 """Graphs to learn from."""
 
+from torch_goat.datasets.dataset import Dataset
+from torch_goat.datasets.disease_sim import disease_sim
+from torch_goat.datasets.errors import DataError
+from torch_goat.datasets.registry import DATASETS, load
+from torch_goat.datasets.structure import betweenness, effective_size
 from torch_goat.datasets.top2 import top2
 
-__all__ = ["top2"]
+__all__ = ["DATASETS", "DataError", "Dataset", "betweenness", "disease_sim", "effective_size", "load", "top2"]

@@ -2,6 +2,9 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from torch_goat.datasets.erdos_renyi import erdos_renyi
+from torch_goat.datasets.splits import generated_parts, masks
+
 
 def top2(seed: int = 0, num_nodes: int = 1000, edge_probability: float = 0.01) -> Data:
     r"""The paper's Top-2 pooling task (section 5.1) on one random graph, made on the spot.
@@ -17,24 +20,18 @@ def top2(seed: int = 0, num_nodes: int = 1000, edge_probability: float = 0.01) -
         edge_probability: The probability of each edge.
     """
     generator = torch.Generator().manual_seed(seed)
-    above = torch.rand(num_nodes, num_nodes, generator=generator).triu(diagonal=1) > 1 - edge_probability
-    adjacent = above | above.t()  # [N, N]
+    adjacent = erdos_renyi(num_nodes, edge_probability, generator)  # [N, N]
     component = torch.randint(3, (num_nodes,), generator=generator)
     mean, deviation = torch.tensor([[1.0, 1.0, 2.0], [1.0, 4.0, 1.0]])[:, component]
     feature = mean + deviation * torch.randn(num_nodes, generator=generator)  # [N]
     value = top2_value(feature, adjacent)
 
-    split = torch.randperm(num_nodes, generator=generator)
-    train, val = int(0.6 * num_nodes), int(0.8 * num_nodes)
-    data = Data(
+    return Data(
         x=feature.view(-1, 1),
         edge_index=adjacent.nonzero().t().contiguous(),
         y=(value > value.median()).long(),
-        num_nodes=num_nodes,
+        **masks(generated_parts(num_nodes, generator), num_nodes),
     )
-    for name, part in (("train", split[:train]), ("val", split[train:val]), ("test", split[val:])):
-        data[f"{name}_mask"] = torch.zeros(num_nodes, dtype=torch.bool).index_fill_(0, part, True)
-    return data
 
 
 def top2_value(feature: Tensor, adjacent: Tensor) -> Tensor:

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from torch_goat.checks import checks_enabled
+from torch_goat.files import write_atomic
 from torch_goat.graph import Neighborhoods
 from torch_goat.ordering.agreement import kendall_tau
 
@@ -155,9 +157,9 @@ class Ordering:
         return Ordering(*(getattr(self, name).to(device) for name in _FIELDS))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the ordering as safetensors."""
+        """Writes the ordering as safetensors, whole or not at all."""
         tensors = {name: getattr(self, name).contiguous() for name in _FIELDS}
-        save_file(tensors, path, metadata={"format": "torch_goat.Ordering"})
+        write_atomic(Path(path), save(tensors, metadata={"format": "torch_goat.Ordering"}))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ordering:

@@ -1,5 +1,33 @@
-"""Training on one graph."""
+"""Training on one graph: in memory (:func:`fit`), in a run folder (:func:`train`), and many runs at a time."""
 
-from torch_goat.training.fit import FitResult, fit
+from torch_goat.files import Busy
+from torch_goat.training.fit import Observer, fit
+from torch_goat.training.folder import RunError, finished
+from torch_goat.training.interrupt import Interrupted
+from torch_goat.training.jobs import Event, run_plan
+from torch_goat.training.loop import Epoch
+from torch_goat.training.options import Experiment, TrainingOptions
+from torch_goat.training.plan import PlannedRun, read_plan, write_plan
+from torch_goat.training.result import Result
+from torch_goat.training.run import train
+from torch_goat.training.tensorboard import TensorBoard
 
-__all__ = ["FitResult", "fit"]
+__all__ = [
+    "Busy",
+    "Epoch",
+    "Event",
+    "Experiment",
+    "Interrupted",
+    "Observer",
+    "PlannedRun",
+    "Result",
+    "RunError",
+    "TensorBoard",
+    "TrainingOptions",
+    "finished",
+    "fit",
+    "read_plan",
+    "run_plan",
+    "train",
+    "write_plan",
+]

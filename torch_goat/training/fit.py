@@ -1,61 +1,62 @@
-import time
 from collections.abc import Callable
-from typing import NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 from torch.nn import Module
+from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
+from torch_goat.training.fabric import make_fabric
+from torch_goat.training.interrupt import Interrupted, Interrupts
+from torch_goat.training.loop import Epoch, Loop
+from torch_goat.training.options import TrainingOptions
+from torch_goat.training.result import PeakMemory, Result
+from torch_goat.training.task import Task
 
-class FitResult(NamedTuple):
-    """What a training run came to."""
-
-    test_accuracy: float  # at the epoch of the lowest validation loss
-    best_epoch: int
-    seconds: float
+Observer = Callable[[Epoch], None]
 
 
 def fit(
     model: Module,
     data: Data,
+    options: TrainingOptions | None = None,
     *,
-    epochs: int,
-    learning_rate: float = 0.005,
-    weight_decay: float = 0.0,
-    progress: Callable[[int, float], None] | None = None,
-) -> FitResult:
-    """Trains a node classifier on the whole graph at once and reads the test nodes where validation was best.
+    seed: int | None = None,
+    device: str = "auto",
+    observer: Observer | None = None,
+) -> Result:
+    """Trains a network of yours on a graph of yours, in memory; :func:`train` keeps a run in a folder.
+
+    Afterwards the model is on the device, in evaluation, with the weights of the best epoch; so it is after Ctrl-C,
+    which raises :class:`Interrupted` at the end of an epoch.
 
     Args:
-        model: Maps ``(x, edge_index)`` to class scores.
-        data: A graph with ``y``, ``train_mask``, ``val_mask`` and ``test_mask``.
-        epochs: The number of epochs.
-        learning_rate: Adam's learning rate.
-        weight_decay: Adam's weight decay.
-        progress: Called after each epoch with its number, from 1, and the validation accuracy.
+        model: Maps ``(x, edge_index)`` to one row per node: scores of the classes, or predictions.
+        data: A graph with ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``. Targets ``y``
+            of a whole number type are classes, real numbers are for regression.
+        options: How to train; the options on orderings need a run folder and are refused here.
+        seed: Seeds every random generator before training, if given.
+        device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
+        observer: Called after each epoch.
     """
-    optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate, weight_decay=weight_decay)
-    start = time.perf_counter()
-    best_loss, best_epoch, test_accuracy = float("inf"), 0, 0.0
-    for epoch in range(1, epochs + 1):
-        model.train()
-        optimizer.zero_grad()
-        out = model(data.x, data.edge_index)
-        F.cross_entropy(out[data.train_mask], data.y[data.train_mask]).backward()
-        optimizer.step()
-
-        model.eval()
-        with torch.no_grad():
-            out = model(data.x, data.edge_index)
-            loss = float(F.cross_entropy(out[data.val_mask], data.y[data.val_mask]))
-        if loss < best_loss:
-            best_loss, best_epoch, test_accuracy = loss, epoch, _accuracy(out, data.y, data.test_mask)
-        if progress is not None:
-            progress(epoch, _accuracy(out, data.y, data.val_mask))
-    return FitResult(test_accuracy, best_epoch, time.perf_counter() - start)
-
-
-def _accuracy(out: Tensor, y: Tensor, mask: Tensor) -> float:
-    return float((out[mask].argmax(dim=-1) == y[mask]).float().mean())
+    options = options or TrainingOptions()
+    for key, off in (("record_orderings", ()), ("fixed_ordering", -1), ("orderings_files", ())):
+        if getattr(options, key) != off:
+            raise ValueError(f"{key} = {getattr(options, key)} needs a run folder; use torch_goat.training.train.")
+    fabric = make_fabric(device, options.precision)
+    if seed is not None:
+        seed_everything(seed)
+    memory = PeakMemory(fabric.device)
+    loop = Loop(model, Task(data, fabric.device), options, fabric)
+    with Interrupts() as interrupts:
+        for epoch in loop:
+            if observer is not None:
+                with interrupts.noted():
+                    observer(epoch)
+            if interrupts.wanted:
+                break
+    result = Result.of(loop, memory.read())
+    if interrupts.wanted:
+        raise Interrupted(
+            f"stopped after epoch {len(loop.epochs)} of {options.epochs}; the model has the weights of epoch "
+            f"{result.best_epoch}."
+        )
+    return result

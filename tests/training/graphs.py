@@ -1,0 +1,43 @@
+"""Small graphs to train on, and a network whose results can be worked out."""
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+
+def tiny(seed: int = 0, regression: bool = False, nodes: int = 60) -> Data:
+    """A random graph with noisy features of its classes or targets."""
+    generator = torch.Generator().manual_seed(seed)
+    y = torch.randint(3, (nodes,), generator=generator)
+    data = Data(
+        x=torch.randn(nodes, 5, generator=generator) + y.view(-1, 1),
+        edge_index=torch.randint(nodes, (2, 4 * nodes), generator=generator),
+        y=y.float() + torch.rand(nodes, generator=generator) if regression else y,
+    )
+    if not regression:
+        data.num_classes = 3
+    part = torch.arange(nodes) % 3
+    data.train_mask, data.val_mask, data.test_mask = (part == number for number in range(3))
+    return data
+
+
+class Constant(torch.nn.Module):
+    """Learns one number per output and ignores the graph."""
+
+    def __init__(self, channels: int = 2, start: float = 0.0) -> None:
+        super().__init__()
+        self.score = torch.nn.Parameter(torch.full((channels,), start))
+        self.calls = 0
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        self.calls += 1
+        return self.score.expand(x.size(0), -1)
+
+
+def constant_data() -> Data:
+    """Class 1 in training; half of the validation nodes and a quarter of the test nodes are of class 0."""
+    parts = torch.tensor([0, 0, 0, 1, 1, 2, 2, 2, 2])
+    graph = Data(x=torch.zeros(9, 1), edge_index=torch.empty(2, 0, dtype=torch.long))
+    graph.y = torch.tensor([1, 1, 1, 1, 0, 1, 1, 1, 0])
+    graph.train_mask, graph.val_mask, graph.test_mask = (parts == part for part in range(3))
+    return graph

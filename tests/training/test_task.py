@@ -1,0 +1,64 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from tests.training.graphs import tiny
+from torch_goat.training.task import Task
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("regression", [False, True])
+def test_an_epoch_measures_what_the_metrics_say(regression: bool) -> None:
+    data = tiny(regression=regression)
+    task = Task(data, CPU)
+    out = torch.randn(60, 1 if regression else 3)
+    loss, *measured = task.measure(out).tolist()
+    metrics = task.metrics(out)
+    assert measured == pytest.approx([metrics[split][task.metric] for split in ("train", "val", "test")])
+    expected = F.mse_loss if regression else F.cross_entropy
+    guess = out.view(-1) if regression else out
+    assert loss == pytest.approx(float(expected(guess[data.val_mask], data.y[data.val_mask])))
+    assert float(task.loss(out)) == pytest.approx(float(expected(guess[data.train_mask], data.y[data.train_mask])))
+    assert set(metrics["test"]) == ({"mse", "r2"} if regression else {"accuracy", "macro_f1", "roc_auc"})
+
+
+def test_labels_outside_of_the_splits_are_not_looked_at() -> None:
+    data = tiny()
+    data.y[0], data.train_mask[0] = -1, False
+    task = Task(data, CPU)
+    assert torch.isfinite(task.measure(torch.randn(60, 3))).all()
+    data.train_mask[0] = True
+    with pytest.raises(ValueError, match="class -1"):
+        Task(data, CPU)
+
+
+def test_a_graph_without_test_nodes_has_no_test_metrics() -> None:
+    data = tiny()
+    data.test_mask[:] = False
+    assert set(Task(data, CPU).metrics(torch.randn(60, 3))) == {"train", "val"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("x", None, "data.x must be a tensor"),
+        ("val_mask", None, "data.val_mask must be a tensor"),
+        ("val_mask", torch.zeros(60, dtype=torch.bool), "data.val_mask has no node"),
+        ("test_mask", torch.zeros(60, 2, dtype=torch.bool), r"shape \[60, 2\]"),
+        ("train_mask", torch.zeros(60), "torch.float32"),
+        ("y", torch.zeros(7), "data.y has 7 rows"),
+        ("y", torch.zeros(60, 2, dtype=torch.long), r"one class per node, got shape \[60, 2\]"),
+    ],
+)
+def test_a_graph_that_cannot_be_trained_on_is_refused(key: str, value: object, text: str) -> None:
+    data = tiny()
+    data[key] = value
+    with pytest.raises(ValueError, match=text):
+        Task(data, CPU)
+
+
+@pytest.mark.parametrize("shape", [(60, 2), (59, 3), (60,)])
+def test_a_model_that_does_not_fit_the_targets_is_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match="out_channels=3"):
+        Task(tiny(), CPU).loss(torch.randn(shape))

@@ -1,0 +1,62 @@
+"""Lightning Fabric, which brings a model and its optimiser to a device and a precision."""
+
+import importlib
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from types import ModuleType
+from typing import Any, Final
+
+import torch
+
+# The same code, in two packages: the module and the package's name.
+_PACKAGES: Final = {"lightning_fabric": "lightning-fabric", "lightning.fabric": "lightning"}
+
+
+def make_fabric(device: str, precision: str) -> Any:
+    """A Fabric for one device.
+
+    Args:
+        device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
+        precision: As Fabric names it.
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    kind, _, number = device.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise ValueError(f"the device must be 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}.")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise ValueError(f"there is no device {device!r}: PyTorch sees {torch.cuda.device_count()} GPUs; use 'cpu'.")
+    if kind == "cpu" and precision == "16-mixed":
+        raise ValueError("precision '16-mixed' needs a GPU; on a CPU use 'bf16-mixed' or '32-true'.")
+    devices = [int(number)] if kind == "cuda" and number else 1
+    module = _fabric()
+    with _quiet(logging.getLogger(module.__name__)):
+        return module.Fabric(accelerator=kind, devices=devices, precision=precision)
+
+
+def fabric_version() -> str:
+    """The version of the package that Fabric comes from."""
+    return version(_PACKAGES[_fabric().__name__])
+
+
+@contextmanager
+def _quiet(logger: logging.Logger) -> Iterator[None]:
+    """Leaves out what is said of a precision that was asked for."""
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+def _fabric() -> ModuleType:
+    for name in _PACKAGES:
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not name.startswith(error.name):
+                raise
+    raise ImportError("training needs Lightning Fabric; install it with: pip install 'torch-goat[train]'.")

@@ -1,0 +1,85 @@
+"""A run is a folder: what is in it, and who may write to it."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from torch_goat import settings
+from torch_goat.files import locked
+from torch_goat.training.options import Experiment
+from torch_goat.training.result import Result
+
+CONFIG: Final = "config.toml"
+CHECKPOINT: Final = "checkpoint.safetensors"
+CURVES: Final = "metrics.csv"
+WEIGHTS: Final = "model.safetensors"
+RESULT: Final = "result.json"
+ORDERINGS: Final = "orderings"  # a folder
+ERROR: Final = "error.txt"  # why the last try failed
+
+
+class RunError(RuntimeError):
+    """A run folder that cannot be used."""
+
+
+def finished(experiment: Experiment, folder: Path) -> Result | None:
+    """The result of a run that is done, else ``None``; a folder that holds anything else is refused."""
+    with usable(folder):
+        if (folder / CONFIG).exists():
+            _check_same(experiment, folder)
+            path = folder / RESULT
+            return Result.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
+        for name in (RESULT, WEIGHTS, CURVES, CHECKPOINT):
+            if (folder / name).exists():
+                raise RunError(f"{folder} has a {name} but no {CONFIG}, so it is no run folder; choose another.")
+    return None
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Holds the folder for this process alone and removes what a failed or killed one left behind."""
+    with ExitStack() as stack:
+        with usable(folder):
+            stack.enter_context(locked(folder, wait=False, what="run folder"))
+            for path in [folder / ERROR, *folder.glob(".*.part"), *(folder / ORDERINGS).glob(".*.part")]:
+                path.unlink(missing_ok=True)
+        yield
+
+
+@contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """Says of a failure to read or write which folder it happened in."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RunError(f"the run folder {folder} cannot be used: {reason}; make room or choose another.") from error
+
+
+def ordering_file(folder: Path, epoch: int, layer: int) -> Path:
+    """Where the ordering of a GOAT layer (from 1) after an epoch is recorded."""
+    return folder / ORDERINGS / f"epoch-{epoch}-layer-{layer}.safetensors"
+
+
+def _check_same(experiment: Experiment, folder: Path) -> None:
+    """Refuses a folder with another experiment, and names a difference."""
+    try:
+        there = settings.read(Experiment, folder / CONFIG)
+    except settings.SettingsError as error:
+        raise RunError(f"{folder} holds a run of another version; choose another folder ({error})") from None
+    if there == experiment:
+        return
+    old, new = (dict(_leaves(settings.to_table(one), "")) for one in (there, experiment))
+    key = next(key for key in new if new[key] != old[key])
+    raise RunError(
+        f"{folder} holds another experiment ({key} = {old[key]!r} there, {new[key]!r} here); choose another folder."
+    )
+
+
+def _leaves(table: dict[str, Any], section: str) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{section}{key}.")
+        else:
+            yield f"{section}{key}", value

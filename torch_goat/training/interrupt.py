@@ -1,0 +1,43 @@
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped between two epochs; its message says what was kept."""
+
+
+class Interrupts:
+    """Ctrl-C as a wish to stop at the next good moment; pressed twice, it stops at once.
+
+    A program that handles the signal itself keeps its own way, and so does a thread that is not the main one.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+    def __enter__(self) -> "Interrupts":
+        main = threading.current_thread() is threading.main_thread()
+        self._mine = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self._mine:
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if self._mine:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.wanted:
+            raise KeyboardInterrupt
+        self.wanted = True
+
+    @contextmanager
+    def noted(self) -> Iterator[None]:
+        """Around code that may stop training by a KeyboardInterrupt of its own."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.wanted = True

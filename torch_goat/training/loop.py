@@ -1,0 +1,168 @@
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module
+from torch.nn.parameter import UninitializedParameter
+
+from torch_goat.checks import checks_enabled, set_checks
+from torch_goat.ordering import Ordering
+from torch_goat.training.options import TrainingOptions
+from torch_goat.training.task import Task
+
+Stopped = Literal["", "epochs", "patience", "diverged"]
+
+
+class Epoch(NamedTuple):
+    """What one epoch came to. The training loss is the one that was stepped on, before the step and with dropout."""
+
+    number: int  # from 1
+    total: int  # the most that there will be
+    metric: str  # the name of the metric
+    train_loss: float
+    val_loss: float
+    train_metric: float
+    val_metric: float
+    test_metric: float
+    seconds: float
+
+
+class Loop:
+    """Full-batch training, one epoch at a time: ``for epoch in loop``.
+
+    Between two epochs everything that the rest depends on is in the network, the optimiser, the random generators,
+    :attr:`epochs` and :attr:`best`, and may be saved and restored.
+
+    Args:
+        network: The network, moved to Fabric's device.
+        task: The graph and its targets, there.
+        options: How to train.
+        fabric: Lightning Fabric.
+        orderings: Orderings that the network's GOAT layers hold to.
+    """
+
+    def __init__(
+        self,
+        network: Module,
+        task: Task,
+        options: TrainingOptions,
+        fabric: Any,
+        orderings: Sequence[Ordering] | None = None,
+    ) -> None:
+        self.network, self.task, self.options, self.fabric = network, task, options, fabric
+        self._replay = {} if orderings is None else {"orderings": orderings}
+        if any(isinstance(parameter, UninitializedParameter) for parameter in network.parameters()):
+            with torch.no_grad():  # lazy layers take their widths from a first call
+                network.to(fabric.device).eval()(task.x, task.edge_index)
+        # One kernel for all weights; with scaled gradients, Fabric can clip only before a step of several kernels.
+        fused = options.precision != "16-mixed"
+        optimizer = torch.optim.Adam(
+            network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=fused
+        )
+        self.model, self.optimizer = fabric.setup(network, optimizer)
+        self._x = fabric.strategy.precision.convert_input(task.x)  # once, not in every epoch
+        self.epochs: list[Epoch] = []
+        self.best_epoch = 0
+        self.best: dict[str, Tensor] = {}  # the weights after the best epoch
+
+    def __iter__(self) -> Iterator[Epoch]:
+        while not self.stopped:
+            # The data are the same in every epoch: they are checked in the first.
+            with _unchecked(bool(self.epochs)):
+                epoch = self._epoch()
+            yield epoch
+
+    @property
+    def stopped(self) -> Stopped:
+        """Why training is over, or nothing while it is not."""
+        done, options = len(self.epochs), self.options
+        if done and not math.isfinite(self.epochs[-1].train_loss):
+            return "diverged"
+        if done >= options.epochs:
+            return "epochs"
+        return "patience" if options.patience and done - self.best_epoch >= options.patience else ""
+
+    def predict(self) -> Tensor:
+        """The output of the best weights so far, which the network then has ``[N, C]``."""
+        if not self.best:
+            raise ValueError(
+                f"the validation {self.options.stop_on} was never a finite number in {len(self.epochs)} epochs; "
+                f"lower the learning rate ({self.options.learning_rate}) or clip the gradient."
+            )
+        self.network.load_state_dict(self.best)
+        return self._evaluate()
+
+    def orderings(self) -> list[Ordering]:
+        """The orderings by which the network's GOAT layers read the neighbours with its present weights."""
+        self.network.eval()
+        with torch.no_grad():
+            return list(self.model(self._x, self.task.edge_index, return_orderings=True, **self._replay)[1])
+
+    def restore(self, epochs: Sequence[Epoch], best_epoch: int, best: Mapping[str, Tensor]) -> None:
+        """Goes on after these epochs; the network, the optimiser and the generators are the caller's to restore."""
+        self.epochs, self.best_epoch = list(epochs), best_epoch
+        self.best = {name: value.to(self.fabric.device) for name, value in best.items()}
+
+    def _epoch(self) -> Epoch:
+        start = time.perf_counter()
+        loss = self._step()
+        measured = self.task.measure(self._evaluate())
+        # The one place where the device is waited for.
+        values = torch.cat([loss.double().view(1), measured]).tolist()
+        values.append(time.perf_counter() - start)
+        epoch = Epoch(len(self.epochs) + 1, self.options.epochs, self.task.metric, *values)
+        self.epochs.append(epoch)
+        if self._better(epoch):
+            self._keep(epoch.number)
+        return epoch
+
+    def _step(self) -> Tensor:
+        self.network.train()  # not Fabric's wrapper, which takes longer
+        self.optimizer.zero_grad()
+        loss = self.task.loss(self.model(self._x, self.task.edge_index, **self._replay))
+        self.fabric.backward(loss)
+        if self.options.clip_norm:
+            self.fabric.clip_gradients(
+                self.model, self.optimizer, max_norm=self.options.clip_norm, error_if_nonfinite=False
+            )
+        self.optimizer.step()
+        return loss.detach()
+
+    def _evaluate(self) -> Tensor:
+        """One forward pass for all splits ``[N, C]``."""
+        self.network.eval()
+        with torch.no_grad():
+            return self.model(self._x, self.task.edge_index, **self._replay)
+
+    def _better(self, epoch: Epoch) -> bool:
+        if self.best_epoch == 0:
+            return math.isfinite(self._value(epoch))
+        return self._value(epoch) < self._value(self.epochs[self.best_epoch - 1])
+
+    def _value(self, epoch: Epoch) -> float:
+        """What decides which epoch is best, the lower the better."""
+        if self.options.stop_on == "loss":
+            return epoch.val_loss
+        return -epoch.val_metric if self.task.classification else epoch.val_metric
+
+    def _keep(self, number: int) -> None:
+        self.best_epoch = number
+        weights = self.network.state_dict()
+        if self.best:
+            torch._foreach_copy_(list(self.best.values()), [weights[name] for name in self.best])
+        else:
+            self.best = {name: value.clone() for name, value in weights.items()}
+
+
+@contextmanager
+def _unchecked(skip: bool) -> Iterator[None]:
+    before = checks_enabled()
+    set_checks(before and not skip)
+    try:
+        yield
+    finally:
+        set_checks(before)

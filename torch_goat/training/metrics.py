@@ -1,0 +1,82 @@
+"""What predictions are judged by, computed on their device."""
+
+import torch
+from torch import Tensor
+
+
+def accuracy(out: Tensor, y: Tensor) -> float:
+    """The share of nodes whose largest score is at their class.
+
+    Args:
+        out: The scores of the classes ``[n, C]``.
+        y: The classes ``[n]``.
+    """
+    return float((out.argmax(dim=-1) == y).double().mean())
+
+
+def macro_f1(out: Tensor, y: Tensor) -> float:
+    """The mean of the classes' F1, over the classes that are present or predicted.
+
+    Args:
+        out: The scores of the classes ``[n, C]``.
+        y: The classes ``[n]``.
+    """
+    classes = out.size(1)
+    pairs = torch.bincount(y * classes + out.argmax(dim=-1), minlength=classes**2)
+    confusion = pairs.view(classes, classes).double()  # [true class, predicted class]
+    seen = confusion.sum(dim=0) + confusion.sum(dim=1)  # [C], true or predicted
+    return float((2 * confusion.diagonal() / seen)[seen > 0].mean())
+
+
+def roc_auc(out: Tensor, y: Tensor) -> float:
+    """The area under the ROC curve: of class 1 if there are two, else the mean of each class against the rest.
+
+    Equal scores count half. A class that no node or every node has cannot be ranked and is left out; NaN if there is
+    no other.
+
+    Args:
+        out: The scores of the classes ``[n, C]``; their softmax are the probabilities.
+        y: The classes ``[n]``.
+    """
+    # In the order of the probabilities; rounded, since the sums of a softmax would tear equal ones apart [C, n].
+    scores = out.double().log_softmax(dim=-1).float().t().contiguous()
+    member = y == torch.arange(out.size(1), device=out.device).view(-1, 1)  # [C, n]
+    if out.size(1) == 2:
+        scores, member = (out[:, 1] - out[:, 0]).view(1, -1), member[1:]
+    ordered = scores.sort(dim=-1).values
+    # Places from 1; equal scores share the mean of theirs.
+    below, upto = (torch.searchsorted(ordered, scores, right=right) for right in (False, True))
+    place = (below + upto + 1).double() / 2
+    inside = member.sum(dim=-1)
+    outside = member.size(1) - inside
+    wins = (place * member).sum(dim=-1) - inside * (inside + 1) / 2
+    pairs = inside * outside
+    return float((wins / pairs)[pairs > 0].mean())
+
+
+def mse(out: Tensor, y: Tensor) -> float:
+    """The mean squared error.
+
+    Args:
+        out: The predictions ``[n, T]``.
+        y: The targets ``[n, T]``.
+    """
+    return float((out.double() - y.double()).square().mean())
+
+
+def r2(out: Tensor, y: Tensor) -> float:
+    """The share of the variance that is explained, in the mean over targets; NaN for fewer than two nodes.
+
+    Of a target that does not vary it is 1 if it is met exactly and 0 if not.
+
+    Args:
+        out: The predictions ``[n, T]``.
+        y: The targets ``[n, T]``.
+    """
+    if y.size(0) < 2:
+        return float("nan")
+    y = y.double()
+    left = (out.double() - y).square().sum(dim=0)  # [T]
+    whole = (y - y.mean(dim=0)).square().sum(dim=0)
+    share = torch.where((y != y[0]).any(dim=0), 1 - left / whole, (left == 0).double())
+    return float(share.mean())

@@ -1,0 +1,83 @@
+import math
+from dataclasses import dataclass, field
+from typing import Literal
+
+from torch_goat.models.options import ModelOptions
+
+Precision = Literal["32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true"]
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """How a network is trained: the ``[training]`` table of a recipe.
+
+    Args:
+        epochs: The most epochs.
+        learning_rate: Adam's learning rate.
+        weight_decay: Adam's weight decay.
+        patience: After how many epochs without a better validation training stops; 0 goes through all epochs.
+        stop_on: What of the validation nodes decides which epoch is best: its loss (the lowest) or its metric
+            (accuracy: the highest; for regression MSE: the lowest).
+        clip_norm: The largest norm of the gradient; 0 does not clip.
+        precision: The numbers that are computed with, as Lightning Fabric names them.
+        record_orderings: After which epochs the orderings of the GOAT layers are written; 0 is before training.
+        fixed_ordering: A network trained for this many epochs gives its orderings, and training starts anew with the
+            same seed and these orderings held fixed; -1 sorts by the present scores, as the paper's GOAT does.
+        orderings_files: Recorded orderings to hold fixed, one file per GOAT layer.
+    """
+
+    epochs: int = 1000
+    learning_rate: float = 0.005
+    weight_decay: float = 5e-4
+    patience: int = 250
+    stop_on: Literal["loss", "metric"] = "loss"
+    clip_norm: float = 0.0
+    precision: Precision = "32-true"
+    record_orderings: tuple[int, ...] = ()
+    fixed_ordering: int = -1
+    orderings_files: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise ValueError(f"epochs = {self.epochs} is impossible; it must be at least 1.")
+        if not 0 < self.learning_rate < math.inf:
+            raise ValueError(f"learning_rate = {self.learning_rate} is impossible; it must be above 0.")
+        for key in ("weight_decay", "clip_norm"):
+            if not 0 <= getattr(self, key) < math.inf:
+                raise ValueError(f"{key} = {getattr(self, key)} is impossible; it must be 0 or more.")
+        if self.patience < 0:
+            raise ValueError(f"patience = {self.patience} is impossible; it must be 0 (off) or more.")
+        for epoch in self.record_orderings:
+            if not 0 <= epoch <= self.epochs:
+                raise ValueError(f"record_orderings = {epoch} is impossible; the epochs go from 0 to {self.epochs}.")
+        if self.fixed_ordering < -1:
+            raise ValueError(f"fixed_ordering = {self.fixed_ordering} is impossible; it must be -1 (off) or an epoch.")
+        if self.fixed_ordering >= 0 and self.orderings_files:
+            raise ValueError("fixed_ordering and orderings_files exclude each other; leave one of them out.")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One training run, complete: the same experiment on the same machine gives the same result.
+
+    Args:
+        dataset: A name of :data:`torch_goat.datasets.DATASETS`.
+        split: The dataset's split protocol; empty is its default.
+        index: Which graph of a generated dataset, or which split of a real one, from 0.
+        seed: The seed of the initial weights, of dropout and of every other draw.
+        model: The network.
+        training: How it is trained.
+    """
+
+    dataset: str
+    split: str = ""
+    index: int = 0
+    seed: int = 0
+    model: ModelOptions = field(default_factory=ModelOptions)
+    training: TrainingOptions = field(default_factory=TrainingOptions)
+
+    def __post_init__(self) -> None:
+        if self.index < 0:
+            raise ValueError(f"index = {self.index} is impossible; graphs and splits are counted from 0.")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed = {self.seed} is impossible; it must be from 0 to 4294967295.")

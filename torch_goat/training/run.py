@@ -1,0 +1,187 @@
+import csv
+import io
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from torch_geometric import seed_everything
+from torch_geometric.data import Data
+
+from torch_goat import datasets, models, settings
+from torch_goat.files import write_atomic
+from torch_goat.ordering import Ordering
+from torch_goat.training.checkpoint import load_checkpoint, save_checkpoint, save_weights
+from torch_goat.training.fabric import make_fabric
+from torch_goat.training.fit import Observer
+from torch_goat.training.folder import (
+    CHECKPOINT,
+    CONFIG,
+    CURVES,
+    RESULT,
+    WEIGHTS,
+    RunError,
+    claimed,
+    finished,
+    ordering_file,
+    usable,
+)
+from torch_goat.training.interrupt import Interrupted, Interrupts
+from torch_goat.training.loop import Epoch, Loop
+from torch_goat.training.options import Experiment
+from torch_goat.training.result import PeakMemory, Result
+from torch_goat.training.task import Task
+
+CHECKPOINT_SECONDS = 10.0  # between two checkpoints
+ORDERING_RUN: Final = "ordering-run"  # in a run's folder, that of the training which gives the orderings to hold
+
+
+def train(
+    experiment: Experiment,
+    folder: str | Path,
+    *,
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+    observer: Observer | None = None,
+) -> Result:
+    """Runs an experiment in a folder of its own, or goes on where it was stopped, or returns the result that is there.
+
+    The folder holds ``config.toml`` (the experiment), ``metrics.csv`` (a line per epoch), ``model.safetensors`` (the
+    best weights), ``result.json`` and, while the run is not done, ``checkpoint.safetensors``. A run that was killed at
+    any moment and is called again comes to the same result, on a CPU to the bit. Recorded orderings are in
+    ``orderings/epoch-100-layer-1.safetensors``, to be read with :meth:`Ordering.load`.
+
+    Ctrl-C writes a checkpoint at the end of the epoch and raises :class:`Interrupted`.
+
+    Args:
+        experiment: What to run.
+        folder: Where; made if it is not there. A folder with another experiment is refused.
+        device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
+        data_dir: The folder of the datasets.
+        observer: Called after each epoch; a KeyboardInterrupt that it raises ends the run as Ctrl-C does.
+    """
+    folder = Path(folder)
+    done = finished(experiment, folder)
+    if done is not None:
+        with suppress(OSError):  # left by a process that was killed right after it had written the result
+            (folder / CHECKPOINT).unlink()
+        return done
+    fabric = make_fabric(device, experiment.training.precision)
+    data = _load(experiment.dataset, experiment.split, experiment.index, None if data_dir is None else Path(data_dir))
+    task = Task(data, fabric.device)
+    _check_orderings(experiment, _build(experiment, data, task))
+    with claimed(folder):
+        done = finished(experiment, folder)  # by a process that has just let go of the folder
+        if done is not None:
+            return done
+        with usable(folder):
+            write_atomic(folder / CONFIG, settings.dumps(experiment))
+        orderings = _orderings_to_hold(experiment, folder, device, data_dir, observer)
+        if orderings is not None:
+            orderings = [ordering.to(fabric.device) for ordering in orderings]
+        seed_everything(experiment.seed)
+        loop = Loop(_build(experiment, data, task), task, experiment.training, fabric, orderings)
+        return _train(loop, folder, observer)
+
+
+def _train(loop: Loop, folder: Path, observer: Observer | None) -> Result:
+    """From the checkpoint, if there is one, to the result."""
+    memory, before = PeakMemory(loop.fabric.device), 0
+    if (folder / CHECKPOINT).exists():
+        before = load_checkpoint(folder / CHECKPOINT, loop)
+    elif 0 in loop.options.record_orderings:
+        _record(loop, folder)
+    saved = time.monotonic()
+    with Interrupts() as interrupts:
+        for epoch in loop:
+            if epoch.number in loop.options.record_orderings:
+                _record(loop, folder)
+            if observer is not None:
+                with interrupts.noted():
+                    observer(epoch)
+            if interrupts.wanted or time.monotonic() - saved >= CHECKPOINT_SECONDS:
+                with usable(folder):
+                    save_checkpoint(folder / CHECKPOINT, loop, max(before, memory.read()))
+                    write_atomic(folder / CURVES, _curves(loop.epochs))
+                saved = time.monotonic()
+            if interrupts.wanted:
+                raise Interrupted(
+                    f"stopped after epoch {epoch.number} of {epoch.total}; run it again to go on from there ({folder})."
+                )
+        result = Result.of(loop, max(before, memory.read()))
+        with usable(folder):
+            save_weights(folder / WEIGHTS, loop.best)
+            write_atomic(folder / CURVES, _curves(loop.epochs))
+            write_atomic(folder / RESULT, result.to_json())  # the last: where it is, everything is
+            (folder / CHECKPOINT).unlink(missing_ok=True)
+    if interrupts.wanted:
+        raise Interrupted(f"stopped, but the run was already at its end ({folder}).")
+    return result
+
+
+def _curves(epochs: Sequence[Epoch]) -> str:
+    """The text of ``metrics.csv``."""
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    metrics = [f"{split}_{epochs[0].metric}" for split in ("train", "val", "test")]
+    table.writerow(["epoch", "train_loss", "val_loss", *metrics, "seconds"])
+    for one in epochs:
+        values = [one.train_loss, one.val_loss, one.train_metric, one.val_metric, one.test_metric, one.seconds]
+        table.writerow([one.number, *values])
+    return text.getvalue()
+
+
+@lru_cache(maxsize=1)  # the runs of one process tend to follow each other on one graph
+def _load(dataset: str, split: str, index: int, data_dir: Path | None) -> Data:
+    return datasets.load(dataset, split=split, index=index, data_dir=data_dir)
+
+
+def _build(experiment: Experiment, data: Data, task: Task) -> models.Network:
+    classes = data.get("num_classes") if task.classification else None
+    degree = models.degree_histogram(data.edge_index, data.num_nodes)
+    return models.build(experiment.model, data.num_features, int(classes or task.channels), degree=degree)
+
+
+def _check_orderings(experiment: Experiment, network: models.Network) -> None:
+    """Refuses options on orderings that the network has no layers for."""
+    options, layers = experiment.training, network.num_orderings
+    if layers == 0:
+        for key, off in (("record_orderings", ()), ("fixed_ordering", -1), ("orderings_files", ())):
+            if getattr(options, key) != off:
+                raise ValueError(
+                    f"{key} = {getattr(options, key)} needs GOAT layers, but the model {experiment.model.name!r} "
+                    "has none; leave it out."
+                )
+    if options.orderings_files and len(options.orderings_files) != layers:
+        raise ValueError(
+            f"orderings_files names {len(options.orderings_files)} files, but the model has {layers} GOAT layers; "
+            "name one for each."
+        )
+
+
+def _record(loop: Loop, folder: Path) -> None:
+    orderings = loop.orderings()
+    with usable(folder):
+        for layer, ordering in enumerate(orderings, start=1):
+            ordering.save(ordering_file(folder, len(loop.epochs), layer))
+
+
+def _orderings_to_hold(
+    experiment: Experiment, folder: Path, device: str, data_dir: str | Path | None, observer: Observer | None
+) -> list[Ordering] | None:
+    """The orderings to train with, from files or from a first training; ``None`` leaves the layers free to sort."""
+    options = experiment.training
+    if options.orderings_files:
+        return [Ordering.load(path) for path in options.orderings_files]
+    if options.fixed_ordering < 0:
+        return None
+    epoch, first = options.fixed_ordering, folder / ORDERING_RUN
+    free = replace(options, epochs=max(epoch, 1), patience=0, fixed_ordering=-1, record_orderings=(epoch,))
+    result = train(replace(experiment, training=free), first, device=device, data_dir=data_dir, observer=observer)
+    if result.epochs < epoch:
+        raise RunError(f"the training in {first} {result.stopped} at epoch {result.epochs}: no ordering to hold.")
+    files = list(ordering_file(first, epoch, 1).parent.glob(f"epoch-{epoch}-layer-*.safetensors"))
+    return [Ordering.load(ordering_file(first, epoch, layer)) for layer in range(1, len(files) + 1)]

@@ -1,0 +1,101 @@
+from typing import Final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_goat.training import metrics
+
+SPLITS: Final = ("train", "val", "test")
+
+
+class Task:
+    """A graph on its device with what is to be learned on it.
+
+    Targets of a whole number type are classes, learned by cross entropy and judged by their accuracy; real numbers are
+    learned and judged by the mean squared error.
+
+    Args:
+        data: A graph with ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``; the last may
+            be empty.
+        device: Where to train.
+    """
+
+    def __init__(self, data: Data, device: torch.device) -> None:
+        _check(data)
+        self.x, self.edge_index = data.x.to(device), data.edge_index.to(device)
+        self.classification: Final = not data.y.is_floating_point()
+        self.metric: Final = "accuracy" if self.classification else "mse"
+        nodes = [getattr(data, f"{split}_mask").nonzero().view(-1) for split in SPLITS]
+        self._sizes = [part.numel() for part in nodes]
+        self._nodes = torch.cat(nodes).to(device)  # [n], those to train on, to validate, to test
+        self._train = self._nodes[: self._sizes[0]]
+        y = data.y.view(data.y.size(0), -1)  # [N, T]
+        y = (y.view(-1) if self.classification else y).to(device)[self._nodes]
+        self._y = y.split(self._sizes)
+        self._all_y = y
+        if self.classification and int(y.min()) < 0:
+            raise ValueError(f"y has class {int(y.min())} at a node of a split; classes are counted from 0.")
+        self.channels: Final = int(y.max()) + 1 if self.classification else y.size(1)  # what a model must give
+
+    def loss(self, out: Tensor) -> Tensor:
+        """The loss of the training nodes, for :meth:`Tensor.backward`.
+
+        Args:
+            out: The model's output ``[N, C]``.
+        """
+        if out.dim() != 2 or out.size(0) != self.x.size(0) or out.size(1) < self.channels:
+            kind = "classes" if self.classification else "targets"
+            raise ValueError(
+                f"the model gives a result of shape {list(out.shape)}, but there are {self.x.size(0)} nodes and "
+                f"{self.channels} {kind}; build it with out_channels={self.channels}."
+            )
+        return self._loss(out[self._train], self._y[0])
+
+    def measure(self, out: Tensor) -> Tensor:
+        """The validation loss, and the metric of every split, without waiting for the device ``[4]``.
+
+        Args:
+            out: The model's output in evaluation ``[N, C]``.
+        """
+        out = out[self._nodes]
+        loss = self._loss(out[self._sizes[0] : sum(self._sizes[:2])], self._y[1])
+        good = out.argmax(dim=-1) == self._all_y if self.classification else (out - self._all_y).square()
+        return torch.stack([loss.double(), *(part.mean(dtype=torch.double) for part in good.split(self._sizes))])
+
+    def metrics(self, out: Tensor) -> dict[str, dict[str, float]]:
+        """Every metric of every split that has nodes, from one forward pass.
+
+        Args:
+            out: The model's output in evaluation ``[N, C]``.
+        """
+        classes, numbers = [metrics.accuracy, metrics.macro_f1, metrics.roc_auc], [metrics.mse, metrics.r2]
+        wanted = classes if self.classification else numbers
+        parts = zip(SPLITS, out.detach()[self._nodes].split(self._sizes), self._y, strict=True)
+        return {
+            split: {metric.__name__: metric(part, y) for metric in wanted} for split, part, y in parts if y.size(0) > 0
+        }
+
+    def _loss(self, out: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(out, y) if self.classification else F.mse_loss(out, y)
+
+
+def _check(data: Data) -> None:
+    """Refuses a graph that lacks what training reads."""
+    for key in ("x", "edge_index", "y", *(f"{split}_mask" for split in SPLITS)):
+        if not isinstance(data.get(key), Tensor):
+            raise ValueError(f"data.{key} must be a tensor to train on, got {data.get(key)!r}.")
+    for split in SPLITS:
+        mask = data[f"{split}_mask"]
+        if mask.dtype != torch.bool or mask.shape != (data.num_nodes,):
+            raise ValueError(
+                f"data.{split}_mask must have one boolean for each of the {data.num_nodes} nodes, "
+                f"got {mask.dtype} of shape {list(mask.shape)}."
+            )
+        if split != "test" and not mask.any():
+            raise ValueError(f"data.{split}_mask has no node; training needs some to train on and some to validate.")
+    if data.y.size(0) != data.num_nodes:
+        raise ValueError(f"data.y has {data.y.size(0)} rows, but there are {data.num_nodes} nodes.")
+    if not data.y.is_floating_point() and data.y.numel() != data.num_nodes:
+        raise ValueError(f"data.y must have one class per node, got shape {list(data.y.shape)}.")
