@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_goat.datasets.cache import Graph, cached
+from torch_goat.datasets.cache import Graph, cache_folder, cached
 from torch_goat.datasets.errors import DataError
 from torch_goat.datasets.raw import RawFile, check_published, check_whole, data_folder, digest, find, obtain
 from torch_goat.datasets.readers import Reader
@@ -136,8 +136,8 @@ class Real(Dataset):
         protocol, folder = self.protocols[split], data_folder(data_dir)
         files = obtain(self.name, protocol.files, folder)
         for file, path in zip(protocol.files, files, strict=True):
-            check_published(file, path, digest(path))
-            check_whole(file, path)
+            check_published(file, digest(path), path)
+            check_whole(file, path, path)
         graph = self._graph(folder)
         parts = protocol.draw(graph, index, files)
         if not self._fits(parts, protocol.sizes):
@@ -159,26 +159,28 @@ class Real(Dataset):
         digests = [digest(path) for path in paths]
         key = hashlib.sha256(f"{FORMAT}".encode())
         for file, path, found in zip(self.raw, paths, digests, strict=True):
-            check_published(file, path, found)
+            check_published(file, found, path)
             key.update(f"{file.path} {path.stat().st_size} {found}\n".encode())
         return cached(self.name, key.hexdigest()[:32], lambda: self._prepare(paths, digests))
 
     def _prepare(self, paths: list[Path], digests: list[str]) -> Graph:
         """Reads a private copy of the files: what was checked is what is read, and nobody's folder is written to."""
-        with tempfile.TemporaryDirectory(prefix="torch-goat-") as temporary:
+        with tempfile.TemporaryDirectory(dir=cache_folder() / self.name, prefix=".part-") as temporary:
             for file, path, found in zip(self.raw, paths, digests, strict=True):
                 copy = Path(temporary) / file.path
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(path, copy)
                 if digest(copy) != found:
                     raise DataError(f"{path} changed while it was read; try again when nothing writes to it.")
-                check_whole(file, path, copy)
+                check_whole(file, copy, path)
             try:
                 graph = self.read(Path(temporary))
             except ModuleNotFoundError as error:
                 raise DataError(f"reading {self.name} needs {error.name}; install torch-goat[train].") from error
             except Exception as error:
-                raise DataError(f"{self.name} cannot be read from {_listed(paths)} ({error!r}).") from error
+                raise DataError(
+                    f"{self.name} cannot be read from {_listed(paths)} ({error!r}); replace them."
+                ) from error
         self._check(graph, paths)
         return graph
 

@@ -11,23 +11,25 @@ def disease_sim(seed: int = 0, num_nodes: int = 1044, num_features: int = 10) ->
 
     As in Disease, the root is infected first, the class of a node is whether it was ever infected, 30/10/60 percent of
     the nodes are for training, validation and testing, and the tree has as many nodes and as many children a node. A
-    node's susceptibility is a Gaussian that decides how likely it catches the disease from a neighbour in a step (its
-    logistic function, of twice the value); its features are noisy readings of it. Results on this graph say nothing
-    about results on Disease.
+    node's susceptibility is a Gaussian number: above -0.4 the node all but surely catches the disease from an infected
+    neighbour in a step, below it hardly. Its features are noisy readings of that number, so that a node's own features
+    say who is safe, but not who was reached. Results on this graph say nothing about results on Disease.
 
     Args:
         seed: The seed of the tree, the epidemic, the features and the split.
-        num_nodes: The number of nodes.
+        num_nodes: The number of nodes, 10 at least.
         num_features: The number of readings.
     """
+    if num_nodes < 10:
+        raise ValueError(f"an epidemic needs 10 nodes or more, got num_nodes={num_nodes}.")
     generator = torch.Generator().manual_seed(seed)
     edge_index = random_tree(num_nodes, generator)
-    susceptibility = torch.randn(num_nodes, generator=generator)
-    start = torch.zeros(num_nodes, dtype=torch.bool)
-    start[0] = True
-    ever = start
-    while not 0.1 * num_nodes <= int(ever.sum()) <= 0.5 * num_nodes:  # else one class is hardly there: draw again
-        ever = epidemic(edge_index, (2 * susceptibility).sigmoid(), start, generator)
+    start = torch.arange(num_nodes) == 0
+    while True:
+        susceptibility = torch.randn(num_nodes, generator=generator)
+        ever = epidemic(edge_index, (10 * (susceptibility + 0.4)).sigmoid(), start, generator)
+        if 0.1 * num_nodes <= int(ever.sum()) <= 0.5 * num_nodes:  # else one class is hardly there: draw again
+            break
     return Data(
         x=susceptibility.view(-1, 1) + torch.randn(num_nodes, num_features, generator=generator),
         edge_index=edge_index,

@@ -74,43 +74,53 @@ def obtain(name: str, files: Sequence[RawFile], folder: Path | None) -> list[Pat
 
 def digest(path: Path) -> str:
     """The SHA-256 of a file."""
-    with open(path, "rb") as content:
-        return hashlib.file_digest(content, "sha256").hexdigest()
+    try:
+        with open(path, "rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path} cannot be read ({error.strerror}); make it readable.") from error
 
 
-def check_published(file: RawFile, path: Path, found: str) -> None:
-    """Refuses a file whose digest is not the published one, where only that one may be read."""
+def check_published(file: RawFile, found: str, named: Path | str) -> None:
+    """Refuses a file whose digest is not the published one, where only that one may be read.
+
+    Args:
+        file: What the file should be.
+        found: Its digest.
+        named: What an error calls it.
+    """
     if file.sha256 and found != file.sha256:
         raise DataError(
-            f"{path} is not the published file (SHA-256 {found[:12]}..., not {file.sha256[:12]}...); "
+            f"{named} is not the published file (SHA-256 {found[:12]}..., not {file.sha256[:12]}...); "
             f"replace it with {file.url}."
         )
 
 
-def check_whole(file: RawFile, path: Path, copy: Path | None = None) -> None:
+def check_whole(file: RawFile, path: Path, named: Path | str) -> None:
     """Refuses a file that is damaged or cut short, and arrays that hold Python objects.
 
     Args:
         file: What the file should be.
-        path: The file, as the error names it.
-        copy: A copy of the file to look at instead.
+        path: Where it lies.
+        named: What an error calls it.
     """
-    place = copy or path
     try:
-        if place.suffix == ".npz":
-            with np.load(place, allow_pickle=False) as arrays:
+        if path.stat().st_size == 0:
+            raise ValueError("it is empty")
+        if path.suffix == ".npz":
+            with open(path, "rb") as content, np.load(content, allow_pickle=False) as arrays:
                 for key in arrays.files:
                     arrays[key]
-        elif place.suffix == ".npy":
-            np.load(place, allow_pickle=False)
-        elif place.suffix == ".gz":
-            with gzip.open(place) as content:
-                while content.read(1 << 20):
+        elif path.suffix == ".npy":
+            np.load(path, allow_pickle=False)
+        elif path.suffix == ".gz":
+            with gzip.open(path) as text:
+                while text.read(1 << 20):
                     pass
-        elif file.lines and (lines := place.read_bytes().count(b"\n")) != file.lines:
+        elif file.lines and (lines := path.read_bytes().count(b"\n")) != file.lines:
             raise ValueError(f"it has {lines} lines instead of {file.lines}")
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is damaged or cut short ({error}); replace it with {file.url}.") from error
+    except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(f"{named} is damaged or cut short ({error}); replace it with {file.url}.") from error
 
 
 def _download(name: str, files: list[RawFile], folder: Path | None) -> None:
@@ -133,8 +143,9 @@ def _download(name: str, files: list[RawFile], folder: Path | None) -> None:
         with tempfile.TemporaryDirectory(dir=target, prefix=".part-") as part:
             arrived = Path(part) / Path(file.path).name
             arrived.write_bytes(_member(content, file) if file.member else content)
-            check_published(file, Path(url), digest(arrived))
-            check_whole(file, Path(url), arrived)
+            named = f"the download of {file.path}"
+            check_published(file, digest(arrived), named)
+            check_whole(file, arrived, named)
             (target / file.path).parent.mkdir(parents=True, exist_ok=True)
             os.replace(arrived, target / file.path)
 
