@@ -1,7 +1,7 @@
 # make demo   train GOAT, GAT and GraphSAGE-LSTM on a small graph and compare them
 # make test   all tests, lint and type check
 # make docs   the documentation with the API reference, in build/docs
-# make bench  the layer's time and memory beside GATConv's, in build/bench
+# make bench  the layer's time and memory beside GATConv's, an epoch's beside the bare step's, in build/bench
 # All of them set up .venv first, once.
 
 PYTHON ?= python3
@@ -39,6 +39,7 @@ docs: .venv/docs
 
 bench: .venv/bench
 	$(BIN)/python benchmarks/layer.py --out build/bench
+	$(BIN)/python benchmarks/epoch.py --out build/bench
 
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -86,3 +86,23 @@ def test_time_grows_as_said() -> None:
     edge, hub = growth("CPU, 2 threads")
     assert f"rises by a factor of {edge:.2f}" in page
     assert f"adds {hub:.2f} times what it takes alone" in page
+
+
+def epochs() -> dict[tuple[str, str], dict]:
+    rows = json.loads((RESULTS / "2026-11-15-cpu-1-thread" / "epoch.json").read_text())["rows"]
+    return {(row["graph"], row["model"]): row for row in rows}
+
+
+def test_the_table_of_epochs_is_that_of_the_results() -> None:
+    lines = (ROOT / "docs/performance.md").read_text().splitlines()
+    table = [re.split(r"\s*\|\s*", line.strip("| ")) for line in lines if re.match(r"\| \w+ \| (gcn|gat|goat) ", line)]
+    assert len(table) == len(epochs())
+    for graph, model, step, epoch, to_step, to_both in table:
+        row = epochs()[graph, model]
+        assert (step, epoch) == (f"{row['step_ms']:.1f}", f"{row['epoch_ms']:.1f}")
+        assert (to_step, to_both) == (f"{row['times_step']:.2f}", f"{row['times_step_and_evaluation']:.2f}")
+
+
+def test_an_epoch_costs_what_it_is_said_to() -> None:
+    assert all(row["times_step"] <= 1.3 for (graph, _), row in epochs().items() if graph == "Cora")
+    assert all(row["times_step_and_evaluation"] <= 1.05 for row in epochs().values())

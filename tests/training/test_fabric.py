@@ -8,7 +8,7 @@ import torch
 from torch_goat.training.fabric import make_fabric
 
 
-@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cpu2", ""])
+@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cpu:1", "auto:0", ""])
 def test_unknown_devices_are_refused(device: str) -> None:
     with pytest.raises(ValueError, match="'auto', 'cpu', 'cuda' or 'cuda:1', got"):
         make_fabric(device, "32-true")

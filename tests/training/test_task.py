@@ -23,6 +23,16 @@ def test_an_epoch_measures_what_the_metrics_say(regression: bool) -> None:
     assert set(metrics["test"]) == ({"mse", "r2"} if regression else {"accuracy", "macro_f1", "roc_auc"})
 
 
+def test_targets_of_any_width_are_learned() -> None:
+    narrow, wide = tiny(), tiny(regression=True)
+    narrow.y, wide.y = narrow.y.to(torch.int32).view(-1, 1), wide.y.double()
+    for data, channels in ((narrow, 3), (wide, 1)):
+        out = torch.randn(60, channels, requires_grad=True)
+        loss = Task(data, CPU).loss(out)
+        loss.backward()
+        assert loss.dtype == out.grad.dtype == torch.float
+
+
 def test_labels_outside_of_the_splits_are_not_looked_at() -> None:
     data = tiny()
     data.y[0], data.train_mask[0] = -1, False

@@ -99,12 +99,17 @@ def test_a_failed_run_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert worker.main([str(tmp_path / "plan.json"), "--device", "cpu"]) == 1
     output = capsys.readouterr()
     assert "failed (1 of 1): " in output.out
-    assert output.err == "worker: 1 of 1 runs failed; error.txt in their folders says why.\n"
+    assert output.err == "worker: 1 of 1 runs failed; the lines above and error.txt in their folders say why.\n"
 
 
 @pytest.mark.parametrize(
     ("content", "arguments", "text"),
-    [("{", [], "not a JSON file"), ('{"runs": []}', ["--jobs", "-1"], "jobs must be"), (None, [], "No such file")],
+    [
+        ("{", [], "not a JSON file"),
+        ('{"runs": []}', ["--device", "gpu"], "got 'gpu'"),
+        ('{"runs": []}', ["--jobs", "-1"], "jobs must be"),
+        (None, [], "No such file"),
+    ],
 )
 def test_wrong_usage_is_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, arguments: list[str], text: str

@@ -21,19 +21,25 @@ def make_fabric(device: str, precision: str) -> Any:
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
         precision: As Fabric names it.
     """
+    check_device(device)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = device.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
-        raise ValueError(f"the device must be 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}.")
-    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
-        raise ValueError(f"there is no device {device!r}: PyTorch sees {torch.cuda.device_count()} GPUs; use 'cpu'.")
     if kind == "cpu" and precision == "16-mixed":
         raise ValueError("precision '16-mixed' needs a GPU; on a CPU use 'bf16-mixed' or '32-true'.")
-    devices = [int(number)] if kind == "cuda" and number else 1
+    devices = [int(number)] if number else 1
     module = _fabric()
     with _quiet(logging.getLogger(module.__name__)):
         return module.Fabric(accelerator=kind, devices=devices, precision=precision)
+
+
+def check_device(device: str) -> None:
+    """Refuses a device that has no such name or is not there."""
+    kind, _, number = device.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (number and not (kind == "cuda" and number.isdecimal())):
+        raise ValueError(f"the device must be 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}.")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise ValueError(f"there is no device {device!r}: PyTorch sees {torch.cuda.device_count()} GPUs; use 'cpu'.")
 
 
 def fabric_version() -> str:

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 
 from torch_goat.files import Busy, write_atomic
+from torch_goat.training.fabric import check_device
 from torch_goat.training.folder import ERROR, RunError, finished
 from torch_goat.training.interrupt import Interrupted
 from torch_goat.training.loop import Epoch
@@ -62,7 +63,8 @@ def run_plan(
     """Runs what is not done of a plan, several runs at a time.
 
     A run that fails, or whose process is killed, leaves ``error.txt`` in its folder, and the others go on. Ctrl-C ends
-    every run after its present epoch with a checkpoint and raises :class:`Interrupted`; pressed twice, at once.
+    every run after its present epoch with a checkpoint and raises :class:`Interrupted`; pressed twice, at once. The
+    processes are new interpreters, so that a script must call this under ``if __name__ == "__main__":``.
 
     Args:
         plan: The runs.
@@ -80,6 +82,7 @@ def run_plan(
     folder, count = Counter(run.folder.resolve() for run in plan).most_common(1)[0] if plan else (None, 0)
     if count > 1:
         raise ValueError(f"the plan has {count} runs for the folder {folder}; give each its own.")
+    check_device(device)
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     devices = [f"cuda:{number}" for number in range(gpus)] or [device]
     if jobs == 0:
@@ -224,6 +227,7 @@ class _Dispatcher:
     def _let_go(self, job: _Job) -> None:
         job.process.join()
         del self.jobs[job.connection]
+        job.connection.close()
 
     def _wind_down(self) -> None:
         """Asks every process to end after its present epoch and waits for it."""

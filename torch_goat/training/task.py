@@ -32,7 +32,8 @@ class Task:
         self._nodes = torch.cat(nodes).to(device)  # [n], those to train on, to validate, to test
         self._train = self._nodes[: self._sizes[0]]
         y = data.y.view(data.y.size(0), -1)  # [N, T]
-        y = (y.view(-1) if self.classification else y).to(device)[self._nodes]
+        y = y.view(-1).long() if self.classification else y.to(torch.get_default_dtype())  # what Fabric's models give
+        y = y.to(device)[self._nodes]
         self._y = y.split(self._sizes)
         self._all_y = y
         if self.classification and int(y.min()) < 0:

@@ -80,7 +80,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     failed = sum(event.kind == "failed" for event in ends)
     if failed:
-        print(f"worker: {failed} of {len(plan)} runs failed; {ERROR} in their folders says why.", file=sys.stderr)
+        print(
+            f"worker: {failed} of {len(plan)} runs failed; the lines above and {ERROR} in their folders say why.",
+            file=sys.stderr,
+        )
     return 1 if failed else 0
 
 
