@@ -158,7 +158,8 @@ def _run(runs: Sequence[Run], folder: Path, jobs: int, device: str, data_dir: Pa
         return []
     with PlanProgress([str(run.folder) for run in runs]) as progress:
         ends = run_plan(_planned(runs, folder), jobs=jobs, device=device, data_dir=data_dir, on_event=progress)
-    return [f"{folder / runs[end.index].folder}: {end.message}" for end in ends if end.kind == "failed"]
+    failed = [(str(folder / runs[end.index].folder), end.message) for end in ends if end.kind == "failed"]
+    return [message if where in message else f"{where}: {message}" for where, message in failed]
 
 
 def _written(
