@@ -91,7 +91,8 @@ def _column(source: Source, given: str, usual: Sequence[str], place: int) -> str
     found = next((lower[name] for name in usual if name in lower), None)
     if found is None and place >= len(source.columns):
         raise TableError(
-            f"{source.path}, line 1: there is one column alone ({source.columns[0]!r}); edges need a source and a target."
+            f"{source.path}, line 1: there is one column alone ({source.columns[0]!r}); edges need a source and a "
+            "target."
         )
     return found or source.columns[place]
 

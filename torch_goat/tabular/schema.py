@@ -45,7 +45,7 @@ class Schema:
         target: The column that is predicted.
         task: What it is.
         id: The column that names the nodes.
-        nodes: The features of the nodes; if there are none, a constant and the logarithm of the degree take their place.
+        nodes: The features of the nodes; without any, a constant and the logarithm of the degree take their place.
         source: The column of an edge's source.
         destination: The column of an edge's destination.
         edges: The features of the edges.
