@@ -24,6 +24,8 @@ Recipe = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="The folder; else one in runs/.")]
 
+REASONS = {"epochs": "all that were asked for", "patience": "then no better one came", "diverged": "then it diverged"}
+
 
 def _own(name: str, text: str, **more: Any) -> Any:
     return typer.Option(name, help=text, rich_help_panel="A graph of yours", **more)
@@ -167,7 +169,7 @@ def _show(experiment: Experiment, result: Result, folder: Path, done: bool) -> N
     console().print(table(["split", *metrics], rows))
     say(
         f"{experiment.model.name} on {experiment.dataset} ({experiment.split} {experiment.index}), seed "
-        f"{experiment.seed}: best in epoch {result.best_epoch} of {result.epochs} (stopped by {result.stopped}), "
+        f"{experiment.seed}: best in epoch {result.best_epoch} of {result.epochs} ({REASONS[result.stopped]}), "
         f"{duration(result.seconds)} on {result.device}."
     )
     say(f"{'It was done before; the' if done else 'The'} run is in {folder}")
