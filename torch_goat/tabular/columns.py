@@ -1,5 +1,6 @@
 """Columns of a table as the input of a network."""
 
+import shlex
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -9,15 +10,14 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from torch_goat.tabular.errors import TableError
 from torch_goat.tabular.schema import Column
-from torch_goat.tabular.source import Source
+from torch_goat.tabular.source import MOSTLY, Source
 
 MOST_CATEGORIES: Final = 100
 _FEW: Final = 10  # so many different texts are categories, however few rows there are
-_MOSTLY: Final = 0.9  # the share of numbers that makes a column one of numbers
 
 
 def fit_columns(
-    source: Source, frame: pd.DataFrame, names: Sequence[str], train: np.ndarray, categories: Collection[str], hint: str
+    source: Source, frame: pd.DataFrame, names: Sequence[str], train: np.ndarray, categories: Collection[str]
 ) -> tuple[Column, ...]:
     """Finds out what the columns are, from all rows, and their statistics, from the training part.
 
@@ -27,7 +27,6 @@ def fit_columns(
         names: The columns.
         train: Which rows are the training part ``[n]``.
         categories: Columns that hold categories, whatever they look like.
-        hint: What to do about a column of text, with ``{}`` for its name.
     """
     columns, texts = [], []
     for name in names:
@@ -47,7 +46,7 @@ def fit_columns(
     if texts:
         name, distinct = texts[0]
         row = int(np.flatnonzero(frame[name].notna())[0])
-        hints = " ".join(hint.format(text) for text, _ in texts)
+        hints = " ".join(f"--drop {shlex.quote(text)}" for text, _ in texts)
         raise TableError(
             f"{source.where(row, name)}: {distinct} different texts in {int(frame[name].notna().sum())} rows are not "
             f"categories but free text, which a network cannot read; leave it out ({hints}) or replace it by numbers."
@@ -128,7 +127,7 @@ def _is_number(source: Source, name: str, values: pd.Series) -> bool:
         return not is_bool_dtype(values)
     known = values.dropna()
     share = pd.to_numeric(_texts(known), errors="coerce").notna().mean()
-    if _MOSTLY <= share < 1:
+    if MOSTLY <= share < 1:
         numbers(source, name, values)
     return bool(share == 1)
 

@@ -11,6 +11,7 @@ from torch_goat.tabular.errors import TableError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+MOSTLY: Final = 0.8  # the share of numbers that makes a column one of numbers, with mistakes in it
 MISSING: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?")
 
 

@@ -18,7 +18,8 @@ def guess_task(target: pd.Series) -> Task:
         return "classification"
     values = pd.to_numeric(known).to_numpy(dtype=np.float64)
     whole = bool((values == np.round(values)).all())
-    return "classification" if whole and len(np.unique(values)) <= FEW_CLASSES else "regression"
+    few = len(np.unique(values)) <= min(FEW_CLASSES, max(2, len(values) // 2))
+    return "classification" if whole and few else "regression"
 
 
 def read_target(tables: Tables, source: Source, frame: pd.DataFrame, task: Task) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -42,10 +43,10 @@ def read_target(tables: Tables, source: Source, frame: pd.DataFrame, task: Task)
         raise TableError(
             f"{source.where(first, tables.target)}: every node is of the one class {classes[0]!r}: nothing to learn."
         )
-    if len(classes) > len(values.dropna()) / 2:
+    if len(classes) == values.notna().sum():
         first = int(np.flatnonzero(values.notna())[0])
         raise TableError(
-            f"{source.where(first, tables.target)}: there are {len(classes)} classes for {len(values.dropna())} nodes; "
-            "choose another target, or --task regression if it is a number."
+            f"{source.where(first, tables.target)}: every node has a class of its own; choose another target, or "
+            "--task regression if it is a number."
         )
     return np.maximum(pd.Index(classes).get_indexer(values), 0), classes
