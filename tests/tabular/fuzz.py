@@ -17,8 +17,8 @@ from tests.tabular.files import EDGES, NODES
 from torch_goat.settings import SettingsError
 from torch_goat.tabular import Schema, TableError, Tables, apply_schema, load_tables
 
-CELLS = ["", "a", "b", "1", "-2.5", "1e999", "nan", "NA", "yes", "no", '"', '"x', "ü", "\ufeff", "<b>", "=1", "0x1", "٣",
-         "1_000", "2020-01-01", "train", "test", " a", "True", "9" * 40, "\u2028", "\r", "a,b"]  # fmt: skip
+CELLS = ["", "a", "b", "1", "-2.5", "1e999", "nan", "NA", "yes", "no", '"', '"x', "ü", "\ufeff", "<b>", "=1", "0x1",
+         "٣", "1_000", "2020-01-01", "train", "test", " a", "True", "9" * 40, "\u2028", "\r", "a,b"]  # fmt: skip
 GRAPHML = (
     '<?xml version="1.0"?><graphml><key id="k" for="node" attr.name="label"/><graph edgedefault="directed">'
     '<node id="a"><data key="k">yes</data></node><node id="b"><data key="k">no</data></node>'

@@ -53,7 +53,7 @@ BAD = {
     ),
     "numbers that do not vary": (
         {"nodes": "id,y\na,2.5\nb,2.5\n", "edges": "source,target\na,b\n", "target": "y"},
-        "nodes.csv, line 2, column 'y': all targets are 2.5",
+        "nodes.csv, line 2, column 'y': all targets are '2.5'",
     ),
     "a text among numbers": (
         {"nodes": NODES.replace("j,55", "j,fifty")},
@@ -81,6 +81,7 @@ BAD = {
         "nodes.csv, line 12: there are 6 cells, but the",
     ),
     "a quotation mark that stays open": ({"nodes": NODES + 'k,1,"Ulm,1,yes\n'}, "nodes.csv, line 12: a quotation mark"),
+    "a header that stays open": ({"nodes": NODES.replace("label", '"label')}, "nodes.csv, line 1: 'label\\na,30,Ulm,1"),
     "edges of one column": ({"edges": "source\na\n"}, "edges.csv, line 1: there is one column alone ('source')"),
     "a word that is no part": (
         {"nodes": NODES.replace("Kiel", "dev").replace("Ulm", "train").replace("Bonn", "tets"), "split_column": "town"},

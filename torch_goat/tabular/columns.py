@@ -10,7 +10,7 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from torch_goat.tabular.errors import TableError
 from torch_goat.tabular.schema import Column
-from torch_goat.tabular.source import MOSTLY, Source
+from torch_goat.tabular.source import MOSTLY, Source, first_row, shown
 
 MOST_CATEGORIES: Final = 100
 _FEW: Final = 10  # so many different texts are categories, however few rows there are
@@ -45,7 +45,7 @@ def fit_columns(
             columns.append(_number(name, numbers(source, name, values)[train]))
     if texts:
         name, distinct = texts[0]
-        row = int(np.flatnonzero(frame[name].notna())[0])
+        row = first_row(frame[name].notna())
         hints = " ".join(f"--drop {shlex.quote(text)}" for text, _ in texts)
         raise TableError(
             f"{source.where(row, name)}: {distinct} different texts in {int(frame[name].notna().sum())} rows are not "
@@ -77,10 +77,10 @@ def encode(
             out[rows, place + code[rows]] = 1
             unknown = (code < 0) & ~gone
             if unknown.any():
-                row = int(np.flatnonzero(unknown)[0])
+                row = first_row(unknown)
                 notes.append(
-                    f"{source.where(row, column.name)}: {values.iloc[row]!r} is a category that training did not see; "
-                    f"it counts as none of them ({int(unknown.sum())} such cells)."
+                    f"{source.where(row, column.name)}: {shown(values.iloc[row])} is a category that training did not "
+                    f"see; it counts as none of them ({int(unknown.sum())} such cells)."
                 )
         else:
             known = numbers(source, column.name, values)
@@ -89,7 +89,7 @@ def encode(
         if column.missing:
             out[gone, place + column.width - 1] = 1
         elif gone.any():
-            row = int(np.flatnonzero(gone)[0])
+            row = first_row(gone)
             notes.append(
                 f"{source.where(row, column.name)}: a value is missing, which training did not see; "
                 f"it was filled in ({int(gone.sum())} such cells)."
@@ -106,9 +106,9 @@ def numbers(source: Source, name: str, values: pd.Series) -> np.ndarray:
         parsed = pd.to_numeric(_texts(values), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     bad = (np.isnan(parsed) & values.notna().to_numpy()) | np.isinf(parsed) | (np.abs(parsed) > 1e30)
     if bad.any():
-        row = int(np.flatnonzero(bad)[0])
+        row = first_row(bad)
         raise TableError(
-            f"{source.where(row, name)}: {str(values.iloc[row])!r} is not a number that can be used, but the column is "
+            f"{source.where(row, name)}: {shown(values.iloc[row])} is not a number that can be used, but the column is "
             f"one of numbers; correct it or leave the cell empty."
         )
     return parsed
