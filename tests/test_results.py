@@ -14,6 +14,8 @@ FOLDERS = {
     "CPU, 1 thread": ("2026-11-15-cpu-1-thread", "cpu"),
 }
 
+NEW_GRAPH = ", new graph each call"
+
 
 def layers(device: str, graph: str) -> dict[str, dict]:
     rows = json.loads((RESULTS / FOLDERS[device][0] / "layer.json").read_text())["rows"]
@@ -26,12 +28,13 @@ def test_the_table_is_that_of_the_results(page: str) -> None:
     table = [re.split(r"\s*\|\s*", line.strip("| ")) for line in lines if re.match(r"\| (H200|CPU)", line)]
     measured = sum(len({row["graph"] for row in rows(device)}) for device in FOLDERS)
     assert len(table) == measured
-    for device, graph, gat, goat, time, memory, packed in table:
+    for device, graph, gat, goat, time, new, memory, packed in table:
         found = layers(device, graph)
         ours = f"GOATConv {FOLDERS[device][1]}"
         assert gat == f"{found['GATConv']['ms']:.1f}"
         assert goat == f"{found[ours]['ms']:.1f}"
         assert time == f"{found[ours]['ms_ratio']:.2f}"
+        assert new == ("-" if (row := found.get(f"{ours}{NEW_GRAPH}")) is None else f"{row['ms_ratio']:.2f}")
         assert memory in ("-", f"{found[ours]['mb_ratio']:.2f}")
         if "one head" in packed:
             ratio = found["packed nn.LSTM, one head"]["ms"] / found[f"{ours}, one head"]["ms"]
@@ -50,6 +53,7 @@ def test_the_targets_that_are_called_met_are_met() -> None:
         for device in FOLDERS
         for graph in {row["graph"] for row in rows(device)}
     }
+    assert ratio["H200", "Cora"]["ms_ratio"] <= 2
     assert ratio["H200", "Computers"]["ms_ratio"] <= 2.5
     assert ratio["H200", "ogbn-arxiv"]["ms_ratio"] <= 2.5
     assert all(row["mb_ratio"] <= 3 for (device, _), row in ratio.items() if device == "H200")

@@ -7,6 +7,7 @@ from torch_geometric.nn import GCN
 
 from tests.training.graphs import Constant, constant_data, tiny
 from torch_goat import checks
+from torch_goat.models import ModelOptions, build
 from torch_goat.training import TrainingOptions
 from torch_goat.training.fabric import make_fabric
 from torch_goat.training.loop import Loop
@@ -139,3 +140,45 @@ def test_data_are_checked_in_the_first_epoch_only() -> None:
     assert model.seen == [True, True, False, False, False, False]
     assert between == [True, True, True]
     assert checks.checks_enabled()
+
+
+def test_the_learning_rate_rises_over_the_warmup() -> None:
+    # Adam's steps against a gradient of one sign are the learning rate, as long as they are small.
+    model = Constant()
+    made = loop(model, epochs=6, learning_rate=1e-4, weight_decay=0.0, patience=0, warmup=4)
+    steps, before = [], model.score.tolist()[1]
+    for _ in made:
+        steps.append(model.score.tolist()[1] - before)
+        before = model.score.tolist()[1]
+    assert steps == pytest.approx([0.25e-4, 0.5e-4, 0.75e-4, 1e-4, 1e-4, 1e-4], rel=1e-3)
+
+
+def test_the_average_is_what_is_judged_and_kept() -> None:
+    plain, averaged = Constant(), Constant()
+    scores = [plain.score.tolist() for _ in loop(plain, epochs=8, learning_rate=0.1, weight_decay=0.0, patience=0)]
+    made = loop(averaged, epochs=8, learning_rate=0.1, weight_decay=0.0, patience=0, averaging=0.75)
+    mean = torch.zeros(2)
+    for score, epoch in zip(scores, made, strict=True):
+        assert averaged.score.tolist() == score  # training itself goes on as without
+        mean = 0.75 * mean + 0.25 * torch.tensor(score)
+        torch.testing.assert_close(made.average["score"], mean)
+        expected = F.cross_entropy(mean.expand(made.task.x.size(0), -1)[constant_data().val_mask], val_classes())
+        assert epoch.val_loss == pytest.approx(float(expected), rel=1e-5)
+    assert made.best["score"].tolist() != scores[made.best_epoch - 1]
+
+
+def val_classes() -> torch.Tensor:
+    data = constant_data()
+    return data.y[data.val_mask]
+
+
+def test_weight_decay_may_spare_the_weights_of_rnns() -> None:
+    rnn = ["layers.0.rnn.weight_ih", "layers.0.rnn.weight_hh", "layers.0.rnn.bias_ih", "layers.0.rnn.bias_hh"]
+    torch.manual_seed(0)
+    model = build(ModelOptions(hidden_channels=4), 5, 3)
+    for spare in (False, True):
+        made = loop(model, tiny(), epochs=1, weight_decay=0.5, decay_recurrent=not spare)
+        decay = {id(value): group["weight_decay"] for group in made.optimizer.param_groups for value in group["params"]}
+        spared = [name for name, value in model.named_parameters() if decay[id(value)] == 0]
+        assert spared == (rnn if spare else [])
+        assert len(decay) == len(list(model.parameters()))

@@ -25,7 +25,15 @@ EXPERIMENTS = {
     "sage-lstm": Experiment(
         "tiny",
         model=ModelOptions(name="sage-lstm", hidden_channels=4, norm="batch", backend="torch"),
-        training=TrainingOptions(epochs=EPOCHS, patience=18, clip_norm=1.0, learning_rate=0.02),
+        training=TrainingOptions(
+            epochs=EPOCHS,
+            patience=18,
+            clip_norm=1.0,
+            learning_rate=0.02,
+            warmup=9,
+            averaging=0.8,
+            decay_recurrent=False,
+        ),
     ),
     # Several trainings in one: its first gives the orderings that the second holds to.
     "goat-fixed": Experiment(

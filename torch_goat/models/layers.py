@@ -8,7 +8,7 @@ A kind is a function that builds the layer for its place in a network. What the 
 import inspect
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,12 +51,13 @@ class Kind(NamedTuple):
     build: Callable[..., Module]  # from a place and the options that it reads
     bounded: bool = False  # its output is an RNN's state, within (-1, 1) and of even width: never a network's output
     last: str = ""  # the kind of the last layer in a network of this one, unless said otherwise; "" is this one
+    more: frozenset[str] = frozenset()  # options that it reads besides, as the layer's own constructor names them
 
     @property
     def reads(self) -> frozenset[str]:
         """The options that the layer reads."""
         parameters = inspect.signature(self.build).parameters.values()
-        return frozenset(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+        return self.more.union(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
 
 
 class NodeLinear(Linear):
@@ -160,6 +161,7 @@ def _goat(
     neighbor_selection: str,
     attention_dropout: float,
     backend: str,
+    **more: Any,
 ) -> Module:
     return conv(
         place.in_channels,
@@ -173,6 +175,7 @@ def _goat(
         neighbor_selection=neighbor_selection,
         dropout=attention_dropout,
         backend=backend,
+        **more,
     )
 
 
@@ -187,7 +190,13 @@ KINDS: dict[str, Kind] = {
     "gatv2": Kind("graph attention with dynamic scores", partial(_attention, GATv2Conv)),
     "pna": Kind("principal neighbourhood aggregation: several aggregators, scaled by degree", _pna),
     "janossy": Kind("Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _janossy),
-    "goat": Kind("graph ordering attention", partial(_goat, GOATConv), bounded=True, last="gat"),
+    "goat": Kind(
+        "graph ordering attention",
+        partial(_goat, GOATConv),
+        bounded=True,
+        last="gat",
+        more=frozenset({"mean_residual", "scaling", "state_norm", "state_dropout", "rnn_init"}),
+    ),
     "goat-paper": Kind(
         "graph ordering attention, the paper's equations exactly", partial(_goat, GOATConv.paper), True, "gat"
     ),

@@ -50,6 +50,11 @@ class ModelOptions:
         bidirectional: Whether neighbours are read from both ends (goat).
         max_neighbors: The most neighbours that are read; all of them if 0 (goat).
         neighbor_selection: Which ones, if not all (goat).
+        mean_residual: Whether the weighted mean of the neighbours is added to what the RNN gives (goat).
+        scaling: What a neighbour's state is scaled by, its coefficient or that times their number (goat).
+        state_norm: Whether states are normalised before they are scaled and read (goat).
+        state_dropout: The probability of dropping an element of the states that are read (goat).
+        rnn_init: How the weights of the sequence model are drawn (goat).
         aggregators: The aggregators (pna).
         scalers: Their scalers (pna).
         permutation_lengths: How many neighbours an order reads in the first layer, the second, and so on; the last
@@ -76,6 +81,11 @@ class ModelOptions:
     bidirectional: bool = True
     max_neighbors: int = 0
     neighbor_selection: Literal["random", "top"] = "random"
+    mean_residual: bool = False
+    scaling: Literal["softmax", "size"] = "softmax"
+    state_norm: bool = False
+    state_dropout: float = 0.0
+    rnn_init: Literal["uniform", "orthogonal"] = "uniform"
     aggregators: tuple[str, ...] = ("mean", "min", "max", "std")
     scalers: tuple[str, ...] = ("identity", "amplification", "attenuation")
     permutation_lengths: tuple[int, ...] = (5,)
@@ -137,7 +147,7 @@ class ModelOptions:
                 raise ValueError(f"{name} must be at least {smallest}, got {value}.")
         if min(self.permutation_lengths) < 1:
             raise ValueError(f"permutation_lengths must be at least 1 each, got {list(self.permutation_lengths)}.")
-        for name in ("dropout", "attention_dropout"):
+        for name in ("dropout", "attention_dropout", "state_dropout"):
             if not 0 <= (probability := getattr(self, name)) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {probability}.")
 

@@ -4,16 +4,27 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import Module, Parameter
+from torch.nn import GroupNorm, Module, Parameter
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
 from torch_geometric.nn.inits import zeros
 
 from torch_goat.checks import check_features
-from torch_goat.graph import Neighborhoods, keep_random, keep_top, neighborhoods, to_edges
+from torch_goat.graph import Neighborhoods, derived, keep_random, keep_top, neighborhoods, to_edges
 from torch_goat.ordering import Ordering, sort_tokens
-from torch_goat.scores import build_attention, coefficients
+from torch_goat.scores import build_attention, coefficients, reduce_runs, run_offsets, take
 from torch_goat.sequence import PackedRNN, RaggedRNN
+
+# What the paper's equations do not have, and what stands for it there.
+_BEYOND_THE_PAPER: dict[str, Any] = {
+    "residual": False,
+    "mean_residual": False,
+    "scaling": "softmax",
+    "state_norm": False,
+    "state_dropout": 0.0,
+    "rnn_init": "uniform",
+    "bias": False,
+}
 
 
 class GOATConv(MessagePassing):
@@ -62,6 +73,14 @@ class GOATConv(MessagePassing):
         add_self_loops: Whether a node is in its own neighbourhood. Self loops that are there already are replaced.
         edge_dim: The number of edge features; they enter the score only. A self loop gets the mean of its node's.
         residual: Whether a linear map of the target's input is added to the output.
+        mean_residual: Whether the mean of the neighbours' states :math:`\mathbf{W}_1 \mathbf{h}_j`, weighted by their
+            coefficients, is added to the output: what GAT gives, which this layer then contains.
+        scaling: What a state is scaled by before it is read: ``"softmax"``, its coefficient, or ``"size"``, its
+            coefficient times the number of neighbours, which is 1 on average whatever that number is.
+        state_norm: Whether the states are normalised per node and head before they are scaled.
+        state_dropout: The probability of dropping an element of the states that the RNN reads.
+        rnn_init: How the weights of a built-in RNN are drawn: ``"uniform"`` as PyTorch does, or ``"orthogonal"``,
+            with orthogonal recurrent matrices and a forget gate that begins open.
         bias: Whether a bias is added to the output. The RNN always has its own.
         backend: The backend of a built-in RNN, a name of :func:`torch_goat.backends`, or ``"auto"``.
 
@@ -91,6 +110,11 @@ class GOATConv(MessagePassing):
         add_self_loops: bool = True,
         edge_dim: int | None = None,
         residual: bool = False,
+        mean_residual: bool = False,
+        scaling: Literal["softmax", "size"] = "softmax",
+        state_norm: bool = False,
+        state_dropout: float = 0.0,
+        rnn_init: Literal["uniform", "orthogonal"] = "uniform",
         bias: bool = True,
         backend: str = "auto",
     ) -> None:
@@ -103,8 +127,13 @@ class GOATConv(MessagePassing):
             raise ValueError(f"neighbor_selection must be 'random' or 'top', got {neighbor_selection!r}.")
         if max_neighbors is not None and max_neighbors < 1:
             raise ValueError(f"max_neighbors must be at least 1 or None, got {max_neighbors}.")
-        if not 0 <= dropout <= 1:
-            raise ValueError(f"dropout must lie between 0 and 1, got {dropout}.")
+        if scaling not in ("softmax", "size"):
+            raise ValueError(f"scaling must be 'softmax' or 'size', got {scaling!r}.")
+        for name, probability in (("dropout", dropout), ("state_dropout", state_dropout)):
+            if not 0 <= probability <= 1:
+                raise ValueError(f"{name} must lie between 0 and 1, got {probability}.")
+        if callable(rnn) and rnn_init != "uniform":
+            raise ValueError(f"rnn_init={rnn_init!r} is for built-in RNNs; a factory draws its own weights.")
         pair = not isinstance(in_channels, int)
         if pair and add_self_loops:
             raise ValueError(
@@ -114,7 +143,8 @@ class GOATConv(MessagePassing):
         self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
         self.head_pooling, self.dropout, self.add_self_loops = head_pooling, dropout, add_self_loops
         self.max_neighbors, self.neighbor_selection = max_neighbors, neighbor_selection
-        self.edge_dim, self.residual = edge_dim, residual
+        self.edge_dim, self.residual, self.mean_residual = edge_dim, residual, mean_residual
+        self.scaling, self.state_dropout = scaling, state_dropout
 
         source_channels, target_channels = _both(in_channels)
         self.lin_src = _linear(source_channels, heads * out_channels)
@@ -123,7 +153,8 @@ class GOATConv(MessagePassing):
         if callable(rnn):
             self.rnn: RaggedRNN | PackedRNN = PackedRNN(rnn, out_channels, out_channels, heads)
         else:
-            self.rnn = RaggedRNN(rnn, out_channels, out_channels, heads, bidirectional, backend)
+            self.rnn = RaggedRNN(rnn, out_channels, out_channels, heads, bidirectional, backend, rnn_init)
+        self.norm = GroupNorm(heads, heads * out_channels) if state_norm else None
         width = heads * out_channels if head_pooling == "cat" else out_channels
         self.res = _linear(target_channels, width) if residual else None
         self.bias = Parameter(torch.empty(width)) if bias else None
@@ -137,14 +168,14 @@ class GOATConv(MessagePassing):
             in_channels: As in the constructor.
             out_channels: As in the constructor.
             heads: As in the constructor.
-            **options: The choices that the paper leaves open: everything but ``residual`` and ``bias``.
+            **options: The choices that the paper leaves open: everything but what adds to its equations.
         """
-        if extra := sorted({"residual", "bias"} & options.keys()):
+        if extra := sorted(_BEYOND_THE_PAPER.keys() & options.keys()):
             raise ValueError(
                 f"GOATConv.paper is the layer of the paper's equations, which have no {extra[0]}; use "
                 f"GOATConv(...) for it."
             )
-        return cls(in_channels, out_channels, heads, residual=False, bias=False, **options)
+        return cls(in_channels, out_channels, heads, **_BEYOND_THE_PAPER, **options)
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
@@ -198,7 +229,13 @@ class GOATConv(MessagePassing):
             token, source, runs = self._order(score, x_src, hood, ordering)  # [K, E], [K, E]
             score = score.gather(1, token)  # in order from here on
             alpha = coefficients(score, runs.target, runs.ptr)
-        out = self.rnn(z_src.to(x_src.dtype), source, self._message(alpha, token, hood), runs.ptr)  # [T, K, C]
+            weight = self._message(alpha, token, hood)
+            mean = self._mean(z_src, weight, token, hood) if self.mean_residual else None  # [T, K, C]
+            if self.scaling == "size":
+                weight = weight * derived(runs.ptr, "sizes", _sizes, weight.size(1)).to(weight.dtype)
+        out = self.rnn(self._read(z_src).to(x_src.dtype), source, weight, runs.ptr)  # [T, K, C]
+        if mean is not None:
+            out = out + mean.to(out.dtype)
 
         if self.head_pooling == "cat":
             out = out.flatten(1)
@@ -288,6 +325,21 @@ class GOATConv(MessagePassing):
             token, source = (value[kept].view(self.heads, -1) for value in (token, source))
         return token, source, runs
 
+    def _read(self, z: Tensor) -> Tensor:
+        """The states as the RNN reads them ``[S, K, C]``."""
+        if self.norm is not None:
+            # Before the coefficients come in: after, it would cancel them and their gradient.
+            z = self.norm(z.flatten(1).to(self.norm.weight.dtype)).view_as(z)
+        return F.dropout(z, p=self.state_dropout, training=self.training)
+
+    def _mean(self, z: Tensor, weight: Tensor, token: Tensor, hood: Neighborhoods) -> Tensor:
+        """The weighted mean of the source states ``[T, K, C]``, from weights in order ``[K, E]``."""
+        by_token = weight.new_zeros(self.heads, hood.source.numel()).scatter(1, token, weight)
+        states = take(z.flatten(1).t(), hood.source)  # [K * C, E]
+        message = states.view(self.heads, self.out_channels, -1) * by_token.unsqueeze(1)
+        offsets = derived(hood.ptr, "offsets", run_offsets, *states.shape)
+        return reduce_runs("sum", message.flatten(0, 1), offsets).t().view(-1, self.heads, self.out_channels)
+
     def _message(self, alpha: Tensor, token: Tensor, hood: Neighborhoods) -> Tensor:
         """The coefficients with which neighbours are read: after dropout, and after an explainer's mask.
 
@@ -309,6 +361,12 @@ class GOATConv(MessagePassing):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
+
+
+def _sizes(ptr: Tensor, num_places: int) -> Tensor:
+    """The size of the neighbourhood that each place belongs to ``[E]``."""
+    size = ptr.diff()
+    return size.repeat_interleave(size, output_size=num_places)
 
 
 def _both(channels: int | tuple[int, int]) -> tuple[int, int]:

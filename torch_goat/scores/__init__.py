@@ -2,5 +2,17 @@
 
 from torch_goat.scores.attention import ATTENTIONS, EdgeAttention, GATAttention, GATv2Attention, build_attention
 from torch_goat.scores.coefficients import coefficients
+from torch_goat.scores.runs import reduce_runs, run_offsets
+from torch_goat.scores.take import take
 
-__all__ = ["ATTENTIONS", "EdgeAttention", "GATAttention", "GATv2Attention", "build_attention", "coefficients"]
+__all__ = [
+    "ATTENTIONS",
+    "EdgeAttention",
+    "GATAttention",
+    "GATv2Attention",
+    "build_attention",
+    "coefficients",
+    "reduce_runs",
+    "run_offsets",
+    "take",
+]

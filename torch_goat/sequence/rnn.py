@@ -21,6 +21,8 @@ class RaggedRNN(Module):
         heads: The number of RNNs.
         bidirectional: Whether every run is read from both ends.
         backend: A name of :func:`torch_goat.backends`, or ``"auto"``.
+        init: ``"uniform"`` draws the weights as PyTorch's RNNs do; ``"orthogonal"`` draws orthogonal recurrent
+            matrices, Glorot's input matrices and no biases, but one for the forget gate of an LSTM.
     """
 
     def __init__(
@@ -31,6 +33,7 @@ class RaggedRNN(Module):
         heads: int = 1,
         bidirectional: bool = True,
         backend: str = "auto",
+        init: str = "uniform",
     ) -> None:
         super().__init__()
         if kind not in GATES:
@@ -42,6 +45,9 @@ class RaggedRNN(Module):
                 f"out_channels={out_channels} is odd, but a bidirectional RNN gives each direction half of it; "
                 f"choose an even width or bidirectional=False."
             )
+        if init not in ("uniform", "orthogonal"):
+            raise ValueError(f"rnn_init must be 'uniform' or 'orthogonal', got {init!r}.")
+        self.init = init
         self.kind, self.in_channels, self.out_channels, self.heads = kind, in_channels, out_channels, heads
         self.bidirectional, self.backend = bidirectional, check_backend(backend)
         directions = 2 if bidirectional else 1
@@ -54,10 +60,20 @@ class RaggedRNN(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draws the weights as PyTorch's RNNs do: uniform within one over the square root of the hidden width."""
-        bound = 1 / math.sqrt(self.weight_hh.size(-1))
-        for parameter in self.parameters():
-            torch.nn.init.uniform_(parameter, -bound, bound)
+        hidden = self.weight_hh.size(-1)
+        if self.init == "uniform":
+            for parameter in self.parameters():
+                torch.nn.init.uniform_(parameter, -1 / math.sqrt(hidden), 1 / math.sqrt(hidden))
+            return
+        with torch.no_grad():
+            for matrix in self.weight_hh.view(-1, hidden, hidden):  # every gate of every head and direction
+                torch.nn.init.orthogonal_(matrix)
+            for matrix in self.weight_ih.view(-1, hidden, self.in_channels):
+                torch.nn.init.xavier_uniform_(matrix)
+            for bias in (self.bias_ih, self.bias_hh):
+                bias.zero_()
+            if self.kind == "lstm":
+                self.bias_ih[..., hidden : 2 * hidden] = 1
 
     def forward(self, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor) -> Tensor:
         """Reads every run; see :func:`torch_goat.sequence.backends.run` for the shapes."""

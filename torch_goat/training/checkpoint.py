@@ -25,6 +25,7 @@ def save_checkpoint(path: Path, loop: Loop, peak_memory_bytes: int) -> None:
     """Writes all that the rest of a loop depends on."""
     tensors = {f"model.{name}": value for name, value in loop.network.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in loop.best.items()}
+    tensors |= {f"average.{name}": value for name, value in loop.average.items()}
     for number, values in loop.optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
     tensors["random.cpu"] = torch.get_rng_state()
@@ -71,6 +72,7 @@ def load_checkpoint(path: Path, loop: Loop) -> int:
         ],
         about["best_epoch"],
         _part(tensors, "best."),
+        _part(tensors, "average."),
     )
     torch.set_rng_state(tensors["random.cpu"])
     if loop.fabric.device.type == "cuda":

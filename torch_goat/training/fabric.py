@@ -4,7 +4,6 @@ import importlib
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from types import ModuleType
 from typing import Any, Final
 
@@ -12,8 +11,7 @@ import torch
 
 from torch_goat.settings import SettingsError
 
-# The same code, in two packages: the module and the package's name.
-_PACKAGES: Final = {"lightning_fabric": "lightning-fabric", "lightning.fabric": "lightning"}
+_MODULES: Final = ("lightning_fabric", "lightning.fabric")  # the same code, in two packages
 
 
 def make_fabric(device: str, precision: str) -> Any:
@@ -46,7 +44,7 @@ def check_device(device: str) -> None:
 
 def fabric_version() -> str:
     """The version of the package that Fabric comes from."""
-    return version(_PACKAGES[_fabric().__name__])
+    return str(_fabric().__version__)
 
 
 @contextmanager
@@ -61,7 +59,7 @@ def _quiet(logger: logging.Logger) -> Iterator[None]:
 
 
 def _fabric() -> ModuleType:
-    for name in _PACKAGES:
+    for name in _MODULES:
         try:
             return importlib.import_module(name)
         except ModuleNotFoundError as error:

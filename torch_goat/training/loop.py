@@ -6,11 +6,12 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import Module
+from torch.nn import Module, RNNBase
 from torch.nn.parameter import UninitializedParameter
 
 from torch_goat.checks import checks_enabled, set_checks
 from torch_goat.ordering import Ordering
+from torch_goat.sequence import RaggedRNN
 from torch_goat.training.options import TrainingOptions
 from torch_goat.training.task import Task
 
@@ -61,13 +62,21 @@ class Loop:
         # One kernel for all weights; with scaled gradients, Fabric can clip only before a step of several kernels.
         fused = options.precision != "16-mixed"
         optimizer = torch.optim.Adam(
-            network.parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=fused
+            _parameter_groups(network, options),
+            lr=options.learning_rate,
+            weight_decay=options.weight_decay,
+            fused=fused,
         )
         self.model, self.optimizer = fabric.setup(network, optimizer)
         self._x = fabric.strategy.precision.convert_input(task.x)  # once, not in every epoch
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
         self.best: dict[str, Tensor] = {}  # the weights after the best epoch
+        # What evaluation reads: the weights, or their moving average. Counters in normalisations are not averaged.
+        self.average: dict[str, Tensor] = {}
+        if options.averaging:
+            weights = network.state_dict()
+            self.average = {name: value.clone() for name, value in weights.items() if value.is_floating_point()}
 
     def __iter__(self) -> Iterator[Epoch]:
         while not self.stopped:
@@ -102,26 +111,35 @@ class Loop:
         with torch.no_grad():
             return list(self.model(self._x, self.task.edge_index, return_orderings=True, **self._replay)[1])
 
-    def restore(self, epochs: Sequence[Epoch], best_epoch: int, best: Mapping[str, Tensor]) -> None:
+    def restore(
+        self, epochs: Sequence[Epoch], best_epoch: int, best: Mapping[str, Tensor], average: Mapping[str, Tensor]
+    ) -> None:
         """Goes on after these epochs; the network, the optimiser and the generators are the caller's to restore."""
         self.epochs, self.best_epoch = list(epochs), best_epoch
         self.best = {name: value.to(self.fabric.device) for name, value in best.items()}
+        self.average = {name: value.to(self.fabric.device) for name, value in average.items()}
 
     def _epoch(self) -> Epoch:
         start = time.perf_counter()
         loss = self._step()
-        measured = self.task.measure(self._evaluate())
+        with self._averaged():
+            measured = self.task.measure(self._evaluate())
         # The one place where the device is waited for.
         values = torch.cat([loss.double().view(1), measured]).tolist()
         values.append(time.perf_counter() - start)
         epoch = Epoch(len(self.epochs) + 1, self.options.epochs, self.task.metric, *values)
         self.epochs.append(epoch)
         if self._better(epoch):
-            self._keep(epoch.number)
+            with self._averaged():
+                self._keep(epoch.number)
         return epoch
 
     def _step(self) -> Tensor:
         self.network.train()  # not Fabric's wrapper, which takes longer
+        if self.options.warmup:
+            rate = self.options.learning_rate * min(1.0, (len(self.epochs) + 1) / self.options.warmup)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
         self.optimizer.zero_grad()
         loss = self.task.loss(self.model(self._x, self.task.edge_index, **self._replay))
         self.fabric.backward(loss)
@@ -130,7 +148,26 @@ class Loop:
                 self.model, self.optimizer, max_norm=self.options.clip_norm, error_if_nonfinite=False
             )
         self.optimizer.step()
+        if self.average:
+            weights = self.network.state_dict()
+            new = [weights[name] for name in self.average]
+            torch._foreach_lerp_(list(self.average.values()), new, 1 - self.options.averaging)
         return loss.detach()
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """The network has the averaged weights, if there are any, and then its own again."""
+        if not self.average:
+            yield
+            return
+        weights = self.network.state_dict()
+        own = {name: weights[name].clone() for name in self.average}
+        with torch.no_grad():
+            for name, value in self.average.items():
+                weights[name].copy_(value)
+            yield
+            for name, value in own.items():
+                weights[name].copy_(value)
 
     def _evaluate(self) -> Tensor:
         """One forward pass for all splits ``[N, C]``."""
@@ -156,6 +193,19 @@ class Loop:
             torch._foreach_copy_(list(self.best.values()), [weights[name] for name in self.best])
         else:
             self.best = {name: value.clone() for name, value in weights.items()}
+
+
+def _parameter_groups(network: Module, options: TrainingOptions) -> list[dict[str, Any]]:
+    """The weights, those of RNNs apart if weight decay is to spare them."""
+    recurrent: list[Tensor] = []
+    if not options.decay_recurrent:
+        rnns = [module for module in network.modules() if isinstance(module, RaggedRNN | RNNBase)]
+        recurrent = [parameter for rnn in rnns for parameter in rnn.parameters()]
+    spared = {id(parameter) for parameter in recurrent}
+    groups: list[dict[str, Any]] = [
+        {"params": [parameter for parameter in network.parameters() if id(parameter) not in spared]}
+    ]
+    return [*groups, {"params": recurrent, "weight_decay": 0.0}] if recurrent else groups
 
 
 @contextmanager

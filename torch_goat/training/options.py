@@ -15,6 +15,10 @@ class TrainingOptions:
         epochs: The most epochs.
         learning_rate: Adam's learning rate.
         weight_decay: Adam's weight decay.
+        decay_recurrent: Whether weight decay pulls at the weights of RNNs too.
+        warmup: Over how many epochs the learning rate rises from 0 to its full value.
+        averaging: How much of the averaged weights an epoch leaves in place, 0.99 for instance; validation and result
+            are those of the average. 0 takes the weights as they are.
         patience: After how many epochs without a better validation training stops; 0 goes through all epochs.
         stop_on: What of the validation nodes decides which epoch is best: its loss (the lowest) or its metric
             (accuracy: the highest; for regression MSE: the lowest).
@@ -29,6 +33,9 @@ class TrainingOptions:
     epochs: int = 1000
     learning_rate: float = 0.005
     weight_decay: float = 5e-4
+    decay_recurrent: bool = True
+    warmup: int = 0
+    averaging: float = 0.0
     patience: int = 250
     stop_on: Literal["loss", "metric"] = "loss"
     clip_norm: float = 0.0
@@ -45,8 +52,11 @@ class TrainingOptions:
         for key in ("weight_decay", "clip_norm"):
             if not 0 <= getattr(self, key) < math.inf:
                 raise ValueError(f"{key} = {getattr(self, key)} is impossible; it must be 0 or more.")
-        if self.patience < 0:
-            raise ValueError(f"patience = {self.patience} is impossible; it must be 0 (off) or more.")
+        for key in ("patience", "warmup"):
+            if getattr(self, key) < 0:
+                raise ValueError(f"{key} = {getattr(self, key)} is impossible; it must be 0 (off) or more.")
+        if not 0 <= self.averaging < 1:
+            raise ValueError(f"averaging = {self.averaging} is impossible; it must be 0 (off) or more, and below 1.")
         for epoch in self.record_orderings:
             if not 0 <= epoch <= self.epochs:
                 raise ValueError(f"record_orderings = {epoch} is impossible; the epochs go from 0 to {self.epochs}.")

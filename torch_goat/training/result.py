@@ -91,6 +91,7 @@ class PeakMemory:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         if device.type == "cuda":
+            torch.cuda.init()  # there are no statistics before
             torch.cuda.reset_peak_memory_stats(device)
         else:
             with suppress(OSError):

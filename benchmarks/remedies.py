@@ -1,0 +1,207 @@
+"""What makes the layer train: every remedy alone, and several together, on six tasks.
+
+    python benchmarks/remedies.py --out build/remedies --data-dir DATA --jobs 2
+
+Trains GOAT as the paper's equations have it, with one change at a time and with several, and the strongest baselines in
+the same set-up. Every run has a folder below ``--out``; what is there is not run again, so that the whole can be
+stopped and continued, on another machine too. Writes ``remedies.json`` and ``remedies.md``.
+"""
+
+import argparse
+import json
+import os
+import signal
+import threading
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from tqdm import tqdm
+
+from torch_goat.models import ModelOptions
+from torch_goat.training import Event, Experiment, Interrupted, PlannedRun, TrainingOptions, finished, run_plan
+
+SEEDS = range(5)
+
+# The set-up of each task: what every variant of it shares.
+TASKS = {
+    "cora-content": Experiment(
+        "cora-content",
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat"),
+        training=TrainingOptions(epochs=300, patience=100),
+    ),
+    "citeseer": Experiment(
+        "citeseer",
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat"),
+        training=TrainingOptions(epochs=300, patience=100),
+    ),
+    "top2": Experiment(
+        "top2",
+        model=ModelOptions(hidden_channels=32, heads=1, dropout=0.0, last="gcn"),
+        training=TrainingOptions(epochs=400, patience=0, learning_rate=0.01, weight_decay=0.0),
+    ),
+    "effective-size-100": Experiment(
+        "effective-size-100",
+        model=ModelOptions(input_channels=64, hidden_channels=64, last_channels=64, heads=4, dropout=0.0, last="gat"),
+        training=TrainingOptions(epochs=500, patience=0, weight_decay=0.0),
+    ),
+    "computers": Experiment(
+        "computers",
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn"),
+        training=TrainingOptions(epochs=200, patience=0),
+    ),
+    "cs": Experiment(
+        "cs",
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn"),
+        training=TrainingOptions(epochs=150, patience=0),
+    ),
+}
+
+TOGETHER: dict[str, Any] = {
+    "scaling": "size",
+    "state_norm": True,
+    "rnn_init": "orthogonal",
+    "mean_residual": True,
+    "residual": True,
+    "attention_dropout": 0.3,
+}
+# Name -> what differs from the task's set-up, in the model and in the training.
+VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "the paper's equations": ({"name": "goat-paper"}, {}),
+    "with a bias": ({}, {}),
+    "scaled by size": ({"scaling": "size"}, {}),
+    "normalised states": ({"state_norm": True}, {}),
+    "orthogonal weights": ({"rnn_init": "orthogonal"}, {}),
+    "residual": ({"residual": True}, {}),
+    "mean residual": ({"mean_residual": True}, {}),
+    "coefficient dropout": ({"attention_dropout": 0.3}, {}),
+    "state dropout": ({"state_dropout": 0.3}, {}),
+    "layer norm after it": ({"norm": "layer"}, {}),
+    "two GOAT layers": ({"last": "goat"}, {}),
+    "decay spares the RNN": ({}, {"decay_recurrent": False}),
+    "warm-up": ({}, {"warmup": 50}),
+    "averaged weights": ({}, {"averaging": 0.95}),
+    "ordering frozen": ({}, {"fixed_ordering": 100}),
+    "together": (TOGETHER, {}),
+    "together, decay spares the RNN": (TOGETHER, {"decay_recurrent": False}),
+    "together, two GOAT layers": (TOGETHER | {"last": "goat"}, {}),
+    **{
+        f"together without {key}": ({name: value for name, value in TOGETHER.items() if name != key}, {})
+        for key in TOGETHER
+    },
+}
+BASELINES = ("gat", "gcn", "sage-max", "gin")
+
+
+def other_second(experiment: Experiment) -> dict[str, Any]:
+    return {"last": "gcn" if experiment.model.last == "gat" else "gat"}
+
+
+def experiments(task: str) -> dict[str, Experiment]:
+    """The variants of a task and its baselines, seed 0."""
+    base = TASKS[task]
+    found = {}
+    variants = VARIANTS | {"the other second layer": (other_second(base), {})}
+    if task != "effective-size-100":
+        width = 64 if base.model.heads > 1 else base.model.hidden_channels
+        variants["one wide head"] = ({"heads": 1, "hidden_channels": width}, {})
+    for name, (model, training) in variants.items():
+        found[name] = replace(base, model=replace(base.model, **model), training=replace(base.training, **training))
+    for name in BASELINES:
+        heads = {"heads": base.model.heads} if name == "gat" else {}
+        hidden = base.model.hidden_channels if name == "gat" else base.model.hidden_channels * base.model.heads
+        model = ModelOptions(
+            name=name,
+            input_channels=base.model.input_channels,
+            hidden_channels=hidden,
+            last_channels=base.model.last_channels,
+            dropout=base.model.dropout,
+            **heads,
+        )
+        found[name] = replace(base, model=model)
+    return found
+
+
+def plan(out: Path, tasks: list[str]) -> list[PlannedRun]:
+    """All runs: the seed is that of the weights, and the graph or split where there are several."""
+    several = {"top2", "effective-size-100", "computers", "cs"}
+    return [
+        PlannedRun(
+            out / task / name.replace(" ", "-").replace(",", "").replace("'", "") / str(seed),
+            replace(experiment, seed=seed, index=seed if task in several else 0),
+        )
+        for task in tasks
+        for name, experiment in experiments(task).items()
+        for seed in SEEDS
+    ]
+
+
+def summary(out: Path, tasks: list[str]) -> list[dict[str, Any]]:
+    """A row for every task and variant with all runs that are there."""
+    rows = []
+    for task in tasks:
+        runs = {run.folder: run for run in plan(out, [task])}
+        for name in experiments(task):
+            folder = out / task / name.replace(" ", "-").replace(",", "").replace("'", "")
+            results = [finished(runs[folder / str(seed)].experiment, folder / str(seed)) for seed in SEEDS]
+            metric = "mse" if task.startswith("effective") else "accuracy"
+            values = [result.metrics["test"][metric] for result in results if result is not None]
+            rows.append({"task": task, "variant": name, "metric": metric, "values": values})
+    return rows
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    tasks = list(dict.fromkeys(row["task"] for row in rows))
+    names = list(dict.fromkeys(row["variant"] for row in rows))
+    cells = {(row["task"], row["variant"]): row for row in rows}
+
+    def cell(task: str, name: str) -> str:
+        row = cells.get((task, name))
+        values = row["values"] if row else []
+        if not row or not values:
+            return "-"
+        scale, digits = (100, 1) if row["metric"] == "accuracy" else (1, 4)
+        spread = f" ± {scale * stdev(values):.{digits}f}" if len(values) > 1 else ""
+        return f"{scale * mean(values):.{digits}f}{spread}" + (f" ({len(values)})" if len(values) < len(SEEDS) else "")
+
+    lines = [f"| variant | {' | '.join(tasks)} |", f"|---|{'---:|' * len(tasks)}"]
+    lines += [f"| {name} | {' | '.join(cell(task, name) for task in tasks)} |" for name in names]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("build/remedies"), help="where runs and results are written")
+    parser.add_argument("--tasks", default=",".join(TASKS), help=f"of {', '.join(TASKS)}")
+    parser.add_argument("--data-dir", help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=0, help="runs at a time")
+    parser.add_argument("--seconds", type=float, help="stop as Ctrl-C does after this time")
+    arguments = parser.parse_args()
+    tasks = arguments.tasks.split(",")
+    runs = plan(arguments.out, tasks)
+    if arguments.seconds:
+        timer = threading.Timer(arguments.seconds, os.kill, (os.getpid(), signal.SIGINT))
+        timer.daemon = True
+        timer.start()
+    with tqdm(total=len(runs), unit="run") as bar:
+
+        def report(event: Event) -> None:
+            if event.kind in ("finished", "skipped", "failed"):
+                bar.update()
+            if event.kind == "failed":
+                bar.write(f"{runs[event.index].folder}: {event.message}")
+
+        try:
+            run_plan(runs, jobs=arguments.jobs, device=arguments.device, data_dir=arguments.data_dir, on_event=report)
+        except Interrupted as error:
+            bar.write(str(error))
+    rows = summary(arguments.out, tasks)
+    (arguments.out / "remedies.json").write_text(json.dumps(rows, indent=1) + "\n")
+    (arguments.out / "remedies.md").write_text(markdown(rows))
+    print(markdown(rows))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""The options that the paper's layer does not have, each against what it says."""
+
+import inspect
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import GATConv
+
+from tests.backends import AVAILABLE, device_of
+from tests.compare import relative_error
+from tests.graphs import small_graph
+from torch_goat.models import ModelOptions
+from torch_goat.models.layers import KINDS
+from torch_goat.nn import GOATConv
+
+N = 10
+
+
+def layers(**options) -> tuple[GOATConv, GOATConv, Tensor, Tensor]:
+    """The layer with an option and the same layer without."""
+    conv, plain = GOATConv(5, 4, heads=2, bias=False, **options).double(), GOATConv(5, 4, heads=2, bias=False).double()
+    plain.load_state_dict(conv.state_dict(), strict=False)
+    return conv, plain, torch.randn(N, 5).double(), small_graph()
+
+
+def test_the_mean_residual_is_a_gat() -> None:
+    conv, plain, x, edge_index = layers(mean_residual=True)
+    gat = GATConv(5, 4, heads=2, bias=False).double()
+    gat.lin.weight.data.copy_(conv.lin_src.weight.data)
+    gat.att_src.data.copy_(conv.attention.att_src.data.unsqueeze(0))
+    gat.att_dst.data.copy_(conv.attention.att_dst.data.unsqueeze(0))
+    expected = plain(x, edge_index) + gat(x, edge_index)
+    assert relative_error(conv(x, edge_index), expected) < 1e-12
+    weights = [conv.lin_src.weight, conv.attention.att_src]
+    found = torch.autograd.grad(conv(x, edge_index).square().sum(), weights)
+    others = [*plain.parameters(), *gat.parameters()]
+    wanted = dict(zip(others, torch.autograd.grad(expected.square().sum(), others, allow_unused=True), strict=True))
+    assert relative_error(found[0], wanted[plain.lin_src.weight] + wanted[gat.lin.weight]) < 1e-10
+    assert relative_error(found[1], wanted[plain.attention.att_src] + wanted[gat.att_src].squeeze(0)) < 1e-10
+
+
+def test_the_mean_residual_leaves_out_what_was_not_selected() -> None:
+    conv = GOATConv(5, 4, heads=2, bias=False, mean_residual=True, max_neighbors=2, neighbor_selection="top").double()
+    x, edge_index = torch.randn(N, 5).double(), small_graph()
+    out, ordering = conv(x, edge_index, return_ordering=True)
+    plain = GOATConv(5, 4, heads=2, bias=False, max_neighbors=2, neighbor_selection="top").double()
+    plain.load_state_dict(conv.state_dict())
+    z = conv.lin_src(x).view(N, 2, 4)
+    for node in range(N):
+        for head in range(2):
+            mean = ordering.weights(node, head) @ z[ordering.neighbors(node, head), head]
+            difference = (out - plain(x, edge_index))[node].view(2, 4)[head]
+            assert relative_error(difference, mean) < 1e-10
+
+
+@pytest.mark.parametrize("backend", [name for name in AVAILABLE if name != "reference"])
+def test_scaling_by_size_multiplies_the_coefficients(backend: str) -> None:
+    # Where all neighbourhoods are of one size, the factor can go into the RNN's input weights instead.
+    ring = torch.stack([torch.arange(N), torch.arange(N).roll(1)])
+    edge_index = torch.cat([ring, ring.flip(0)], dim=1).to(device_of(backend))
+    conv = GOATConv(5, 4, heads=2, scaling="size", backend=backend).to(device_of(backend)).double()
+    plain = GOATConv(5, 4, heads=2, backend=backend).to(device_of(backend)).double()
+    plain.load_state_dict(conv.state_dict())
+    plain.rnn.weight_ih.data *= 3  # itself and two neighbours
+    x = torch.randn(N, 5).double().to(device_of(backend))
+    assert relative_error(conv(x, edge_index).cpu(), plain(x, edge_index).cpu()) < 1e-12
+
+
+def test_sizes_are_those_of_what_is_read() -> None:
+    conv, plain, x, _ = layers(scaling="size")
+    star = torch.tensor([[1, 2, 3, 4], [0, 0, 0, 1]])
+    factors = torch.tensor([4, 2, 1, 1])  # a node and its neighbours
+    for node, factor in enumerate(factors):
+        scaled = GOATConv(5, 4, heads=2, bias=False).double()
+        scaled.load_state_dict(plain.state_dict())
+        scaled.rnn.weight_ih.data *= factor
+        assert relative_error(conv(x, star)[node], scaled(x, star)[node]) < 1e-12
+
+
+def test_normalised_states_do_not_depend_on_the_scale_of_the_input() -> None:
+    conv, plain, x, edge_index = layers(state_norm=True)
+    conv.attention.att_src.data.zero_()  # coefficients that do not depend on it either
+    conv.attention.att_dst.data.zero_()
+    small, large = conv(1e2 * x, edge_index), conv(1e4 * x, edge_index)
+    assert relative_error(small, large) < 1e-6
+    assert relative_error(plain(1e2 * x, edge_index), plain(1e4 * x, edge_index)) > 1e-2
+
+
+def test_normalisation_leaves_the_coefficients_their_gradient() -> None:
+    conv, _, x, edge_index = layers(state_norm=True)
+    gradient = torch.autograd.grad(conv(x, edge_index).square().sum(), conv.attention.att_src)[0]
+    assert float(gradient.abs().max()) > 1e-6
+
+
+def test_state_dropout_drops_in_training_only() -> None:
+    conv, plain, x, edge_index = layers(state_dropout=0.5)
+    assert relative_error(conv(x, edge_index), plain(x, edge_index)) > 1e-3
+    assert torch.equal(conv.eval()(x, edge_index), plain.eval()(x, edge_index))
+    all_dropped = GOATConv(5, 4, state_dropout=1.0)
+    assert torch.equal(all_dropped(x.float(), edge_index), all_dropped(0 * x.float(), edge_index))
+
+
+@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
+def test_orthogonal_weights_are_orthogonal(rnn: str) -> None:
+    conv = GOATConv(5, 8, heads=2, rnn=rnn, rnn_init="orthogonal")
+    gates = conv.rnn.weight_hh.view(-1, 4, 4)
+    assert torch.allclose(gates @ gates.transpose(1, 2), torch.eye(4).expand_as(gates), atol=1e-5)
+    bias = (conv.rnn.bias_ih + conv.rnn.bias_hh).view(2, 2, -1, 4)
+    expected = torch.zeros_like(bias)
+    if rnn == "lstm":
+        expected[:, :, 1] = 1  # the forget gate
+    assert torch.equal(bias, expected)
+    assert conv.rnn.weight_ih.unique().numel() == conv.rnn.weight_ih.numel()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scaling": "sum"}, "scaling must be 'softmax' or 'size', got 'sum'"),
+        ({"state_dropout": 1.5}, "state_dropout must lie between 0 and 1, got 1.5"),
+        ({"rnn_init": "zero"}, "rnn_init must be 'uniform' or 'orthogonal', got 'zero'"),
+        ({"rnn": torch.nn.LSTM, "rnn_init": "orthogonal"}, "a factory draws its own weights"),
+    ],
+)
+def test_impossible_options_are_refused(options, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GOATConv(5, 4, **options)
+
+
+@pytest.mark.parametrize("option", ["mean_residual", "scaling", "state_norm", "state_dropout", "rnn_init", "bias"])
+def test_the_papers_layer_has_none_of_them(option: str) -> None:
+    with pytest.raises(ValueError, match=f"have no {option}"):
+        GOATConv.paper(5, 4, **{option: True})
+
+
+@pytest.mark.parametrize("option", sorted(KINDS["goat"].more))
+def test_networks_have_the_defaults_of_the_layer(option: str) -> None:
+    assert getattr(ModelOptions(), option) == inspect.signature(GOATConv).parameters[option].default
