@@ -1,0 +1,1 @@
+"""Why a network says what it says of a node."""
