@@ -24,6 +24,8 @@ LINE = [
     "recipes",
     "search",
     "tables",
+    "explain",
+    "report",
     "cli",
 ]
 

@@ -5,11 +5,12 @@ from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
 from torch_geometric.utils import k_hop_subgraph
 
 from torch_goat.models import JanossyConv, Network
-from torch_goat.nn import GOATConv
+from torch_goat.nn import GOATConv, Ordering
 
 EDGES_AT_ONCE: Final = 1_000_000  # how many copied edges one forward pass reads
 
@@ -21,11 +22,20 @@ class Graph(NamedTuple):
     edge_index: Tensor  # [2, E]
     edge_attr: Tensor | None = None  # [E, D]
 
+    @classmethod
+    def of(cls, data: Data) -> "Graph":
+        """What a network reads of a PyG graph."""
+        return cls(data.x, data.edge_index, data.get("edge_attr"))
+
     def run(self, network: Network) -> Tensor:
         """The network's output ``[N, C]``."""
+        return self.run_with_orderings(network)[0]
+
+    def run_with_orderings(self, network: Network) -> tuple[Tensor, list[Ordering]]:
+        """The network's output ``[N, C]``, and how each GOAT layer reads the neighbours."""
         features = {} if self.edge_attr is None else {"edge_attr": self.edge_attr}
         with torch.no_grad():
-            return network(self.x, self.edge_index, **features)
+            return network(self.x, self.edge_index, return_orderings=True, **features)
 
 
 class Removal(NamedTuple):
