@@ -1,5 +1,6 @@
 """A run is a folder: what is in it, and who may write to it."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -60,6 +61,20 @@ def usable(folder: Path) -> Iterator[None]:
 def ordering_file(folder: Path, epoch: int, layer: int) -> Path:
     """Where the ordering of a GOAT layer (from 1) after an epoch is recorded."""
     return folder / ORDERINGS / f"epoch-{epoch}-layer-{layer}.safetensors"
+
+
+def find_runs(folder: Path) -> Iterator[Path]:
+    """The run folders below a folder, in the order of their names; what is within one belongs to it."""
+    for place, below, files in os.walk(folder):
+        below.sort(key=_natural)
+        if CONFIG in files:
+            below.clear()
+            yield Path(place)
+
+
+def _natural(name: str) -> tuple[int, str]:
+    """Numbers by their size, before names."""
+    return (int(name), "") if name.isdecimal() else (1 << 62, name)
 
 
 def _check_same(experiment: Experiment, folder: Path) -> None:
