@@ -8,8 +8,8 @@ import torch_goat
 from torch_goat.cli.console import console, table
 from torch_goat.cli.datasets import datasets
 from torch_goat.cli.demo import demo
-from torch_goat.cli.errors import stoppable
 from torch_goat.cli.errors import report as report_error
+from torch_goat.cli.errors import stoppable
 from torch_goat.cli.explain import explain
 from torch_goat.cli.report import report
 from torch_goat.cli.reproduce import reproduce

@@ -100,8 +100,8 @@ def _stability(found: Explanation) -> None:
 
 
 def _agreement(one: Agreement) -> Sequence[str]:
-    here, mean = float(one.tau[0].mean()), one.mean
-    return [str(one.number), str(one.layer), *("" if math.isnan(value) else f"{value:+.3f}" for value in (here, mean))]
+    values = ["" if math.isnan(value) else f"{value:+.3f}" for value in (one.here, one.mean)]
+    return [str(one.number), str(one.layer), *values]
 
 
 def _more(count: int) -> None:

@@ -15,7 +15,8 @@ def report(
     place: Annotated[Path, typer.Argument(metavar="RUN_OR_FOLDER", help="A run, or a folder that holds some.")],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page.")] = Path("report.html"),
     nodes: Annotated[
-        str, typer.Option("--nodes", metavar="ID,ID,...", help="Nodes to explain, at most 200; else 20 that went wrong.")
+        str,
+        typer.Option("--nodes", metavar="ID,ID,...", help="Nodes to explain, at most 200; else 20 that went wrong."),
     ] = "",
     force: Force = False,
     data_dir: DataDir = None,

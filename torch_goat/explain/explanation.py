@@ -2,7 +2,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from torch_goat.explain.stability import Stability
+from torch_goat.explain.steadiness import Stability
 from torch_goat.training import NamedGraph
 
 

@@ -105,7 +105,7 @@ def _heat(axes: Axes, values: np.ndarray, colors: dict[str, Any], label: str) ->
 
 def _named(axes: Axes, names: list[str], label: str, title: str) -> None:
     axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
     axes.set_xlabel(label)
     axes.set_ylabel("neighbour")
     axes.set_title(title, fontsize=10)

@@ -147,7 +147,9 @@ def degree_chart(bins: Sequence[Bin], metric: str) -> Chart:
 
 def stability_chart(stability: Stability) -> Chart:
     """How near the order of earlier epochs is to the learned one."""
-    caption = f"Kendall's tau with the learned order, mean over heads and {len(stability.nodes):,} nodes; band: quartiles."
+    caption = (
+        f"Kendall's tau with the learned order, mean over heads and {len(stability.nodes):,} nodes; band: quartiles."
+    )
     chart = Chart("stability", "Order stability over epochs", caption)
     with chart.axes() as axes:
         for number, layer in enumerate(sorted({one.layer for one in stability.epochs})):

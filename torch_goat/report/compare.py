@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from torch_goat import settings
+from torch_goat.explain.steadiness import settled
 from torch_goat.report.measures import Z95, wilson
 from torch_goat.training import Experiment, Result, RunError
 from torch_goat.training.folder import CONFIG, RESULT, find_runs
@@ -121,8 +122,8 @@ def compare(runs: Iterable[Finished], test_nodes: int, errors: Callable[[Finishe
     """
     groups: dict[str, list[Finished]] = {}
     for run in runs:
-        groups.setdefault(settings.dumps(replace(run.experiment, seed=0, index=0)), []).append(run)
-    labels = _labels([replace(group[0].experiment, seed=0, index=0) for group in groups.values()])
+        groups.setdefault(settings.dumps(_alike(run)), []).append(run)
+    labels = _labels([_alike(group[0]) for group in groups.values()])
     rows = [_row(label, group, test_nodes, errors) for label, group in zip(labels, groups.values(), strict=True)]
     sign = 1 if rows[0].metric in LOWER_IS_BETTER else -1
     return sorted(rows, key=lambda row: sign * row.validation if math.isfinite(row.validation) else math.inf)
@@ -153,6 +154,11 @@ def _best(runs: Sequence[Finished], metric: str, score: Callable[[Finished], flo
 
 def _data(run: Finished) -> tuple[str, str]:
     return run.experiment.dataset, run.experiment.split
+
+
+def _alike(run: Finished) -> Experiment:
+    """What the runs of a row have in common."""
+    return replace(settled(run.experiment), index=0)
 
 
 def _labels(experiments: Sequence[Experiment]) -> list[str]:

@@ -20,7 +20,7 @@ SERIES: Final = ("#0a0a11", "#0a0a12", "#0a0a13", "#0a0a14")
 
 _SVG: Final = "{http://www.w3.org/2000/svg}"
 _LINK: Final = "{http://www.w3.org/1999/xlink}href"
-_STYLE: Final = {
+_STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",  # letters stay letters
     "text.parse_math": False,  # a $ in a name is a $
     "font.size": 9,

@@ -1,22 +1,34 @@
 """What predictions on the test nodes look like, as numbers to draw."""
 
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
 Z95: Final = 1.959963984540054  # the normal distribution's 97.5 % point
 
 
-class Bin(NamedTuple):
-    """Some test nodes that are alike."""
+@dataclass(frozen=True)
+class Bin:
+    """Some test nodes that are alike.
 
-    low: float  # of what they are alike in, the smallest
-    high: float  # the largest
-    center: float  # the mean
-    value: float  # the mean of what is measured
-    value_low: float  # its 95 % interval
+    Args:
+        low: The smallest of what they are alike in.
+        high: The largest.
+        center: The mean.
+        value: The mean of what is measured.
+        value_low: The lower end of its 95 % interval.
+        value_high: The upper end.
+        count: How many nodes there are.
+    """
+
+    low: float
+    high: float
+    center: float
+    value: float
+    value_low: float
     value_high: float
-    count: int  # how many nodes
+    count: int
 
 
 def wilson(successes: float, count: int) -> tuple[float, float]:

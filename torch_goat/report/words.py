@@ -13,7 +13,12 @@ from torch_goat.training.metrics import LOWER_IS_BETTER
 from torch_goat.training.task import SPLITS
 
 PARTS = {"train": "training", "val": "validation", "test": "test"}
-METRICS = {"accuracy": "accuracy (%)", "macro_f1": "macro F1 (%)", "roc_auc": "ROC AUC (%)", "mse": "mean squared error"}
+METRICS = {
+    "accuracy": "accuracy (%)",
+    "macro_f1": "macro F1 (%)",
+    "roc_auc": "ROC AUC (%)",
+    "mse": "mean squared error",
+}
 
 
 def title(rows: Sequence[Row], named: NamedGraph) -> str:
@@ -135,9 +140,13 @@ def comparison_notes(rows: Sequence[Row], other_data: Sequence[str], left_out: S
     if True in bases:
         notes.append("Of several runs, the interval is that of their mean (Student's t), over seeds and splits.")
     if False in bases:
-        notes.append("Of one run, the interval says how far chance in the choice of test nodes reaches; other seeds vary too.")
+        notes.append(
+            "Of one run, the interval says how far chance in the choice of test nodes reaches; other seeds vary too."
+        )
     if other_data:
-        notes.append(f"Runs on other data are not shown: {', '.join(other_data)}. Name their folder for a report on them.")
+        notes.append(
+            f"Runs on other data are not shown: {', '.join(other_data)}. Name their folder for a report on them."
+        )
     if left_out:
         more = f" and {len(left_out) - 3} more" if len(left_out) > 3 else ""
         notes.append(f"Left out: {'; '.join(left_out[:3])}{more}.")
@@ -164,7 +173,9 @@ def order_notes(steady: Stability, ordered: bool) -> list[str]:
     """What a reader should know of orders and their agreement."""
     if not ordered:
         return ["The network has no GOAT layer, so there is no learned order."]
-    notes = ["Kendall's tau is 1 where two orders are the same, 0 where they are unrelated, −1 where one is the reverse."]
+    notes = [
+        "Kendall's tau is 1 where two orders are the same, 0 where they are unrelated, −1 where one is the reverse."
+    ]
     if steady.seeds:
         notes.append("Heads of different seeds have nothing in common, so the orders by mean coefficient are compared.")
     else:
@@ -178,7 +189,9 @@ def viewer_text(named: NamedGraph, included: int, ordered: bool, asked: bool) ->
     """What the viewer shows."""
     text = "The neighbours of a node"
     if ordered:
-        text += " in the order in which a head reads them. Bars are attention coefficients, rounded to 1/255 of the largest"
+        text += (
+            " in the order in which a head reads them. Bars are attention coefficients, rounded to 1/255 of the largest"
+        )
     text += (
         ". A contribution is what the prediction loses if the neighbour's edges to the node are left out of every layer"
     )

@@ -37,6 +37,11 @@ class Agreement:
     tau: Tensor
 
     @property
+    def here(self) -> float:
+        """The mean over heads at the first node."""
+        return float(self.tau[0].mean())
+
+    @property
     def mean(self) -> float:
         """The mean over nodes and heads."""
         return float(self.tau.nanmean())
@@ -60,16 +65,11 @@ class Stability:
         """Epochs and seeds with the tau at the first node, and the mean over all that were looked at."""
         return {
             key: [
-                {"layer": one.layer, key[:-1]: one.number, "tau": _finite(at(one)), "mean_tau": _finite(one.mean)}
+                {"layer": one.layer, key[:-1]: one.number, "tau": _finite(one.here), "mean_tau": _finite(one.mean)}
                 for one in found
             ]
             for key, found in (("epochs", self.epochs), ("seeds", self.seeds))
         }
-
-
-def at(agreement: Agreement, place: int = 0) -> float:
-    """The tau at one of the looked-at nodes, in the mean over heads."""
-    return float(agreement.tau[place].mean())
 
 
 def stability(
@@ -146,20 +146,20 @@ def _consensus(ordering: Ordering) -> Ordering:
 
 
 def _of_other_seeds(run: Run, folders: Iterable[Path]) -> list[Run]:
-    found = []
+    found: list[Run] = []
     for folder in folders:
         if len(found) == SEEDS or not (folder / CONFIG).is_file() or not (folder / RESULT).is_file():
             continue
         try:
             experiment = settings.read(Experiment, folder / CONFIG)
-            if experiment.seed != run.experiment.seed and _settled(experiment) == _settled(run.experiment):
+            if experiment.seed != run.experiment.seed and settled(experiment) == settled(run.experiment):
                 found.append(open_run(folder))
         except (OSError, ValueError, RunError):  # another's trouble
             continue
     return sorted(found, key=lambda one: one.experiment.seed)
 
 
-def _settled(experiment: Experiment) -> Experiment:
+def settled(experiment: Experiment) -> Experiment:
     """All of an experiment but its seed and what it records."""
     return replace(experiment, seed=0, training=replace(experiment.training, record_orderings=()))
 

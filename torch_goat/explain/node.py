@@ -8,7 +8,7 @@ from torch import Tensor
 
 from torch_goat.explain.explanation import Effect, Explanation, Interaction, Prediction, Reading
 from torch_goat.explain.removals import Graph, Removal, neighbors, outputs_without
-from torch_goat.explain.stability import sample, siblings, stability
+from torch_goat.explain.steadiness import sample, siblings, stability
 from torch_goat.models import Network
 from torch_goat.nn import Ordering
 from torch_goat.training import Run, RunError

@@ -1,5 +1,4 @@
 import csv
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +9,9 @@ import torch
 from torch import Tensor
 
 import torch_goat
-from torch_goat.explain import Effect, Graph, Stability, contributions, stability
-from torch_goat.explain.explain import check_sorts
-from torch_goat.explain.stability import siblings
+from torch_goat.explain import Graph, contributions, stability
+from torch_goat.explain.node import check_sorts
+from torch_goat.explain.steadiness import siblings
 from torch_goat.nn import Ordering
 from torch_goat.report import charts, measures, words
 from torch_goat.report.compare import Finished, Row, compare, gather, on_one_dataset
