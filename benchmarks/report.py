@@ -78,7 +78,9 @@ def main() -> None:
     chosen = torch.randperm(data.num_nodes, generator=torch.Generator().manual_seed(0))[: arguments.nodes].tolist()
     training = TrainingOptions(epochs=arguments.epochs, patience=0, record_orderings=(0, arguments.epochs))
     with TemporaryDirectory() as folder:
-        train(Experiment(arguments.dataset, model=MODEL, training=training), folder, device="cpu", data_dir=arguments.data)
+        train(
+            Experiment(arguments.dataset, model=MODEL, training=training), folder, device="cpu", data_dir=arguments.data
+        )
         start = time.perf_counter()
         html = report(folder, nodes=[str(node) for node in chosen], data_dir=arguments.data)
         seconds = time.perf_counter() - start
@@ -95,7 +97,14 @@ def main() -> None:
     }
     about = environment(torch.device("cpu"))
     (arguments.out / "report.json").write_text(json.dumps({"environment": about, "rows": [row]}, indent=1) + "\n")
-    lines = ["# A report", "", ", ".join(f"{key} {value}" for key, value in about.items()) + ".", "", "| | |", "|---|---:|"]
+    lines = [
+        "# A report",
+        "",
+        ", ".join(f"{key} {value}" for key, value in about.items()) + ".",
+        "",
+        "| | |",
+        "|---|---:|",
+    ]
     lines += [f"| {key} | {f'{value:.1f}' if isinstance(value, float) else value} |" for key, value in row.items()]
     (arguments.out / "report.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite runs one process per core
@@ -16,3 +17,13 @@ settings.load_profile("suite")
 @pytest.fixture(autouse=True)
 def _same_draws_every_time() -> None:
     torch.manual_seed(12345)
+
+
+@pytest.fixture
+def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of a search that begin with everything imported, instead of whole new interpreters."""
+    from torch_goat.search import tune
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch_goat.search.worker"])
+    monkeypatch.setattr(tune.multiprocessing, "get_context", lambda kind: context)

@@ -20,6 +20,7 @@ LINE = [
     "nn",
     "models",
     "datasets",
+    "tabular",
     "training",
     "recipes",
     "search",

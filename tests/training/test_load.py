@@ -31,7 +31,7 @@ def test_the_network_is_the_one_whose_metrics_are_in_the_result(run_folder: Path
 
 
 def test_the_graph_is_the_one_of_the_run(run_folder: Path) -> None:
-    data, ids, classes = graph = open_run(run_folder).graph()
+    data, ids, classes, *_ = graph = open_run(run_folder).graph()
     expected = datasets.load("top2", index=1)
     assert torch.equal(data.x, expected.x)
     assert torch.equal(data.test_mask, expected.test_mask)

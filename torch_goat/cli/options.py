@@ -5,6 +5,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from torch_goat.datasets.raw import data_folder
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training.fabric import check_device
 from torch_goat.training.options import Precision as Precisions
@@ -22,6 +23,10 @@ def _precision(value: str | None) -> str | None:
     return value
 
 
+def _data_dir(value: Path | None) -> Path | None:
+    return value if value is None else data_folder(value)
+
+
 Device = Annotated[
     str, typer.Option("--device", callback=_device, help="auto (a GPU if there is one), cpu, cuda or cuda:1.")
 ]
@@ -31,7 +36,9 @@ Precision = Annotated[
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="The folder of raw data files, which is only read; else TORCH_GOAT_DATA."),
+    typer.Option(
+        "--data-dir", callback=_data_dir, help="The folder of raw data files, which is only read; else TORCH_GOAT_DATA."
+    ),
 ]
 Jobs = Annotated[
     int, typer.Option("--jobs", min=0, help="Runs at a time, each in a process; 0 is one per core, 8 on a GPU.")

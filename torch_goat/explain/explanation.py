@@ -2,8 +2,20 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from torch import Tensor
+
 from torch_goat.explain.steadiness import Stability
 from torch_goat.training import NamedGraph
+
+
+def in_units(named: NamedGraph, values: Tensor) -> Tensor:
+    """Numbers as a network reads and gives them, as numbers of the target; classes stay as they are."""
+    return values if named.classes else values * named.target_scale + named.target_mean
+
+
+def truths(named: NamedGraph) -> Tensor:
+    """The class or the target of every node ``[N]``."""
+    return in_units(named, named.data.y.view(named.data.num_nodes, -1)[:, 0])
 
 
 @dataclass(frozen=True)
@@ -96,7 +108,9 @@ class Explanation:
     @property
     def unit(self) -> str:
         """What contributions are measured in."""
-        return f"log-odds of class {self.label(self.prediction.value)}" if self.graph.classes else "units of the target"
+        if self.graph.classes:
+            return f"log-odds of class {self.label(self.prediction.value)}"
+        return f"units of {self.graph.target or 'the target'}"
 
     def label(self, value: float) -> str:
         """A class by its name, a number as it is, nothing if it is not known."""

@@ -6,12 +6,12 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from torch_goat.explain.explanation import Effect, Explanation, Interaction, Prediction, Reading
+from torch_goat.explain.explanation import Effect, Explanation, Interaction, Prediction, Reading, in_units, truths
 from torch_goat.explain.removals import Graph, Removal, neighbors, outputs_without
 from torch_goat.explain.steadiness import sample, siblings, stability
 from torch_goat.models import Network
 from torch_goat.nn import Ordering
-from torch_goat.training import Run, RunError
+from torch_goat.training import NamedGraph, Run, RunError
 
 STRONGEST: Final = 20  # neighbours whose interactions are looked at
 
@@ -35,42 +35,42 @@ def explain(
     number = named.node(node)
     graph = Graph.of(named.data)
     out, orderings = graph.run_with_orderings(run.network)
-    said = _Said.of(out[number], bool(named.classes))
-    effects = contributions(run.network, graph, out, [number], said.classification)[number]
+    said = _Said.of(out[number], named)
+    effects = contributions(run.network, named, out, [number])[number]
     looked_at = torch.cat([torch.tensor([number]), sample(graph.x.size(0))])
     return Explanation(
         node=number,
         graph=named,
         prediction=Prediction(
-            value=float(said.chosen if said.classification else said.score),
-            probability=float(said.remains(out[number])) if said.classification else float("nan"),
-            truth=float(named.data.y[number].view(-1)[0]),
+            value=float(said.chosen if named.classes else said.score),
+            probability=float(said.remains(out[number])) if named.classes else float("nan"),
+            truth=float(truths(named)[number]),
         ),
         readings=tuple(readings(orderings, number)),
         effects=tuple(effects),
         interactions=tuple(_interactions(run.network, graph, number, effects[:STRONGEST], said)),
-        stability=stability(run, graph, orderings, siblings(run.folder) if others is None else others, looked_at),
+        stability=stability(
+            run, graph, orderings, siblings(run.folder) if others is None else others, looked_at, data_dir
+        ),
     )
 
 
-def contributions(
-    network: Network, graph: Graph, out: Tensor, nodes: Sequence[int], classification: bool
-) -> dict[int, list[Effect]]:
+def contributions(network: Network, named: NamedGraph, out: Tensor, nodes: Sequence[int]) -> dict[int, list[Effect]]:
     """What every neighbour of some nodes contributes, the strongest first, by node.
 
     Args:
         network: The network, in evaluation.
-        graph: The graph.
+        named: The graph.
         out: The network's output on it ``[N, C]``.
         nodes: The nodes.
-        classification: Whether the output are scores of classes.
     """
+    graph = Graph.of(named.data)
     around = {node: neighbors(graph, node).tolist() for node in nodes}
     removals = [Removal(node, (source,)) for node, sources in around.items() for source in sources]
     parts = outputs_without(network, graph, removals).split([len(sources) for sources in around.values()])
     found = {}
     for (node, sources), left in zip(around.items(), parts, strict=True):
-        said = _Said.of(out[node], classification)
+        said = _Said.of(out[node], named)
         values = zip(sources, said.change(left).tolist(), said.remains(left).tolist(), strict=True)
         found[node] = sorted((Effect(*one) for one in values), key=lambda effect: -abs(effect.contribution))
     return found
@@ -105,21 +105,21 @@ class _Said(NamedTuple):
 
     score: Tensor  # []
     chosen: int  # the predicted class, or the column of the target
-    classification: bool
+    named: NamedGraph
 
     @classmethod
-    def of(cls, out: Tensor, classification: bool) -> "_Said":
+    def of(cls, out: Tensor, named: NamedGraph) -> "_Said":
         """Of an output ``[C]``."""
-        chosen = int(out.argmax()) if classification else 0
-        return cls(_score(out, chosen, classification), chosen, classification)
+        chosen = int(out.argmax()) if named.classes else 0
+        return cls(_score(out, chosen, named), chosen, named)
 
     def change(self, left: Tensor) -> Tensor:
         """How much lower outputs ``[R, C]`` are ``[R]``."""
-        return self.score - _score(left, self.chosen, self.classification)
+        return self.score - _score(left, self.chosen, self.named)
 
     def remains(self, left: Tensor) -> Tensor:
         """The probability of the class, or the number, in outputs ``[..., C]``."""
-        return (left.softmax(dim=-1) if self.classification else left)[..., self.chosen]
+        return left.softmax(dim=-1)[..., self.chosen] if self.named.classes else _score(left, 0, self.named)
 
 
 def _interactions(
@@ -134,10 +134,10 @@ def _interactions(
     return sorted(found, key=lambda one: -abs(one.value))
 
 
-def _score(out: Tensor, chosen: int, classification: bool) -> Tensor:
+def _score(out: Tensor, chosen: int, named: NamedGraph) -> Tensor:
     """The log-odds of a class, which do not saturate, or the number, in outputs ``[..., C]``."""
     out = out.double()
-    if not classification:
-        return out[..., chosen]
+    if not named.classes:
+        return in_units(named, out[..., chosen])
     others = torch.arange(out.size(-1)) != chosen
     return out[..., chosen] - out[..., others].logsumexp(dim=-1)

@@ -73,7 +73,12 @@ class Stability:
 
 
 def stability(
-    run: Run, graph: Graph, orderings: Sequence[Ordering], others: Iterable[Path], nodes: Tensor | None = None
+    run: Run,
+    graph: Graph,
+    orderings: Sequence[Ordering],
+    others: Iterable[Path],
+    nodes: Tensor | None = None,
+    data_dir: str | Path | None = None,
 ) -> Stability:
     """Compares the orders of a trained network with those of its earlier epochs and of other seeds.
 
@@ -83,6 +88,7 @@ def stability(
         orderings: The orders of the trained network, one per GOAT layer.
         others: Run folders among which those of other seeds are looked for, as :func:`siblings` finds them.
         nodes: The nodes to look at; else a sample of all.
+        data_dir: The folder of the datasets.
     """
     nodes = sample(graph.x.size(0)) if nodes is None else nodes
     if not orderings:
@@ -95,7 +101,10 @@ def stability(
             epochs.append(Agreement(epoch, layer, tau))
     seeds = []
     for other in _of_other_seeds(run, others):
-        found = graph.run_with_orderings(other.network)[1]
+        theirs_graph = graph if other.experiment.index == run.experiment.index else Graph.of(other.graph(data_dir).data)
+        if not torch.equal(theirs_graph.edge_index, graph.edge_index):  # another graph, not another split of this one
+            continue
+        found = theirs_graph.run_with_orderings(other.network)[1]
         for layer, (ours, theirs) in enumerate(zip(orderings, found, strict=True), start=1):
             tau = agreement(_consensus(ours), _consensus(theirs), nodes)
             if tau is not None:
@@ -160,8 +169,8 @@ def _of_other_seeds(run: Run, folders: Iterable[Path]) -> list[Run]:
 
 
 def settled(experiment: Experiment) -> Experiment:
-    """All of an experiment but its seed and what it records."""
-    return replace(experiment, seed=0, training=replace(experiment.training, record_orderings=()))
+    """All of an experiment but its seed, its split and what it records."""
+    return replace(experiment, seed=0, index=0, training=replace(experiment.training, record_orderings=()))
 
 
 def _epoch_and_layer(path: Path) -> tuple[int, int]:

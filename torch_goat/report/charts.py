@@ -16,13 +16,13 @@ from torch_goat.report.measures import Bin
 
 COUNTED: Final = 12  # the most classes whose confusions are written out
 POINTS: Final = 2000  # of a cloud
-NAMES: Final = {"accuracy": "accuracy (%)", "mse": "mean squared error"}
+NAMES: Final = {"accuracy": "accuracy (%)", "macro_f1": "macro F1 (%)", "mse": "mean squared error"}
 
 
 def intervals_chart(rows: Sequence[Row]) -> Chart:
     """The test metric of every model with its interval."""
     metric = rows[0].metric
-    unit = 100 if metric == "accuracy" else 1
+    unit = 1 if metric == "mse" else 100
     chart = Chart("intervals", "Models compared", "Points: test metric; lines: 95 % intervals. Best validation on top.")
     with chart.axes(5.4, 0.9 + 0.36 * len(rows)) as axes:
         for place, row in enumerate(rows):

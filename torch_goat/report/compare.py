@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,8 +36,9 @@ class Finished:
 
     @property
     def metric(self) -> str:
-        """What the run is judged by."""
-        return next(iter(self.result.metrics["val"]))
+        """What the run is judged by: with class weights, every class counts alike."""
+        first = next(iter(self.result.metrics["val"]))
+        return "macro_f1" if first == "accuracy" and self.experiment.training.class_weights else first
 
     def score(self, split: str) -> float:
         """The metric of a part of the nodes; not a number if it has none."""
@@ -122,8 +123,8 @@ def compare(runs: Iterable[Finished], test_nodes: int, errors: Callable[[Finishe
     """
     groups: dict[str, list[Finished]] = {}
     for run in runs:
-        groups.setdefault(settings.dumps(_alike(run)), []).append(run)
-    labels = _labels([_alike(group[0]) for group in groups.values()])
+        groups.setdefault(settings.dumps(settled(run.experiment)), []).append(run)
+    labels = _labels([settled(group[0].experiment) for group in groups.values()])
     rows = [_row(label, group, test_nodes, errors) for label, group in zip(labels, groups.values(), strict=True)]
     sign = 1 if rows[0].metric in LOWER_IS_BETTER else -1
     return sorted(rows, key=lambda row: sign * row.validation if math.isfinite(row.validation) else math.inf)
@@ -136,10 +137,10 @@ def _row(label: str, runs: Sequence[Finished], test_nodes: int, errors: Callable
     if len(runs) > 1:
         half = stats.t.ppf(0.975, len(runs) - 1) * scores.std(ddof=1) / math.sqrt(len(runs))
         low, high, basis = mean - half, mean + half, f"mean of {len(runs)} runs"
-    elif test_nodes and runs[0].metric not in LOWER_IS_BETTER and math.isfinite(mean):
+    elif test_nodes and runs[0].metric == "accuracy" and math.isfinite(mean):
         low, high = wilson(mean * test_nodes, test_nodes)
         basis = f"one run, {test_nodes:,} test nodes"
-    elif test_nodes > 1 and math.isfinite(mean):
+    elif test_nodes > 1 and runs[0].metric == "mse" and math.isfinite(mean):
         squares = errors(runs[0])
         half = Z95 * float(squares.std(ddof=1)) / math.sqrt(len(squares))
         low, high, basis = mean - half, mean + half, f"one run, {test_nodes:,} test nodes"
@@ -154,11 +155,6 @@ def _best(runs: Sequence[Finished], metric: str, score: Callable[[Finished], flo
 
 def _data(run: Finished) -> tuple[str, str]:
     return run.experiment.dataset, run.experiment.split
-
-
-def _alike(run: Finished) -> Experiment:
-    """What the runs of a row have in common."""
-    return replace(settled(run.experiment), index=0)
 
 
 def _labels(experiments: Sequence[Experiment]) -> list[str]:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 import torch_goat
 from torch_goat.explain import Graph, contributions, stability
+from torch_goat.explain.explanation import in_units, truths
 from torch_goat.explain.node import check_sorts
 from torch_goat.explain.steadiness import siblings
 from torch_goat.nn import Ordering
@@ -48,15 +49,19 @@ class Detail:
         return bool(self.named.classes)
 
     @property
-    def metric(self) -> str:
-        """What the run is judged by."""
-        return next(iter(self.run.result.metrics["val"]))
+    def curve(self) -> str:
+        """The metric that was measured in every epoch."""
+        return "accuracy" if self.classification else "mse"
 
     @property
     def truth(self) -> Tensor:
         """The class or the target of every node ``[N]``."""
-        data = self.named.data
-        return data.y.view(data.num_nodes, -1)[:, 0]
+        return truths(self.named)
+
+    @property
+    def numbers(self) -> Tensor:
+        """The predictions of regression ``[N]``."""
+        return in_units(self.named, self.out[:, 0])
 
     @property
     def test(self) -> Tensor:
@@ -66,7 +71,7 @@ class Detail:
     def badness(self) -> Tensor:
         """How wrong each prediction is ``[N]``: one less the probability of the true class, or the squared error."""
         if not self.classification:
-            return (self.out[:, 0] - self.truth).square()
+            return (self.numbers - self.truth).square()
         return 1 - self.out.softmax(dim=-1).gather(1, self.truth.long().clamp(min=0).view(-1, 1)).view(-1)
 
 
@@ -90,10 +95,11 @@ def report(place: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path
     detail = look_at(rows[0].best, data_dir)
     graph = Graph.of(detail.named.data)
     chosen = [detail.named.node(name) for name in nodes] or _furthest(detail)
-    effects = contributions(detail.run.network, graph, detail.out, chosen, detail.classification)
+    effects = contributions(detail.run.network, detail.named, detail.out, chosen)
     others = [run.folder for run in runs] if len(runs) > 1 else siblings(detail.run.folder)
-    steady = stability(detail.run, graph, detail.orderings, others)
-    unit = "log-odds of the predicted class" if detail.classification else "units of the target"
+    steady = stability(detail.run, graph, detail.orderings, others, data_dir=data_dir)
+    target = detail.named.target or "the target"
+    unit = "log-odds of the predicted class" if detail.classification else f"units of {target}"
     viewed = viewer_data(detail.named, detail.out, detail.orderings, effects, unit)
     viewed["first"] = chosen[0] if chosen else int(detail.named.data.edge_index[1].mode().values)
     values = {
@@ -150,7 +156,7 @@ def _learning(detail: Detail) -> list[Chart]:
         lines = list(csv.DictReader(file))
     curves = {key: np.array([float(line[key]) for line in lines]) for key in lines[0]}
     best = detail.run.result.best_epoch
-    return [charts.loss_chart(curves, best), charts.metric_chart(curves, detail.metric, best)]
+    return [charts.loss_chart(curves, best), charts.metric_chart(curves, detail.curve, best)]
 
 
 def _predictions(detail: Detail) -> list[Chart]:
@@ -160,11 +166,11 @@ def _predictions(detail: Detail) -> list[Chart]:
         return []
     degree = torch.bincount(data.edge_index[1], minlength=data.num_nodes)[test].numpy()
     if not detail.classification:
-        truth, predicted = (value[test].double().numpy() for value in (detail.truth, detail.out[:, 0]))
+        truth, predicted = (value[test].double().numpy() for value in (detail.truth, detail.numbers))
         return [
             charts.residual_chart(truth, predicted),
             charts.means_chart(measures.mean_by(predicted, truth, bins=10)),
-            charts.degree_chart(measures.mean_by(degree, (truth - predicted) ** 2), detail.metric),
+            charts.degree_chart(measures.mean_by(degree, (truth - predicted) ** 2), detail.curve),
         ]
     truth, out = detail.truth[test].numpy(), detail.out[test].double()
     confidence, predicted = (value.numpy() for value in out.softmax(dim=-1).max(dim=-1))
@@ -172,5 +178,5 @@ def _predictions(detail: Detail) -> list[Chart]:
     return [
         charts.confusion_chart(measures.confusion(truth, predicted, len(detail.named.classes)), detail.named.classes),
         charts.calibration_chart(*measures.calibration(confidence, right)),
-        charts.degree_chart(measures.share_by(degree, right), detail.metric),
+        charts.degree_chart(measures.share_by(degree, right), detail.curve),
     ]

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from torch_goat.explain import Effect, Graph
+from torch_goat.explain.explanation import in_units, truths
 from torch_goat.graph import neighborhoods
 from torch_goat.nn import Ordering
 from torch_goat.training import NamedGraph
@@ -118,14 +119,14 @@ def _add_nodes(arrays: Arrays, named: NamedGraph, out: torch.Tensor) -> None:
     if any(name != str(number) for number, name in enumerate(named.ids)):
         arrays.add_text("names", named.ids)
     arrays.add_text("classes", named.classes)
-    truth = data.y.view(data.num_nodes, -1)[:, 0]
+    truth = truths(named)
     if named.classes:
         arrays.add("truth", truth.numpy().astype(np.int32))
         arrays.add("predicted", out.argmax(dim=-1).numpy().astype(np.int32))
         arrays.add("probability", (1000 * out.softmax(dim=-1).amax(dim=-1)).round().numpy().astype(np.uint16))
     else:
         arrays.add("truth", truth.numpy().astype(np.float32))
-        arrays.add("predicted", out[:, 0].numpy().astype(np.float32))
+        arrays.add("predicted", in_units(named, out[:, 0]).numpy().astype(np.float32))
     part = torch.stack([data.train_mask, data.val_mask, data.test_mask]).to(torch.uint8)  # [3, N]
     arrays.add("split", (part * torch.tensor([[1], [2], [3]])).sum(dim=0).numpy().astype(np.uint8))
     degree = torch.bincount(data.edge_index[1][data.edge_index[0] != data.edge_index[1]], minlength=data.num_nodes)

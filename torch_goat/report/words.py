@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import torch
 
 from torch_goat.explain import Stability
+from torch_goat.explain.explanation import truths
 from torch_goat.report.compare import Row
 from torch_goat.report.page import Table
 from torch_goat.training import Experiment, NamedGraph, Result
@@ -39,12 +40,12 @@ def summary(rows: Sequence[Row], named: NamedGraph) -> str:
     dataset, tested = best.runs[0].experiment.dataset, int(data.test_mask.sum())
     if not tested or not math.isfinite(best.mean):
         return f"{best.label} has the best validation on {dataset}; there are no test nodes to judge it by."
-    if best.metric in LOWER_IS_BETTER:
-        text = f"{best.label} predicts the {tested:,} test nodes of {dataset} with a {_metric(best.metric)} of "
+    value = number(best.mean, best.metric, unit=True)
+    if best.metric == "accuracy":
+        text = f"{best.label} is right about {value} of the {tested:,} test nodes of {dataset}"
     else:
-        text = f"{best.label} is right about "
-    text += number(best.mean, best.metric, unit=True)
-    text += "" if best.metric in LOWER_IS_BETTER else f" of the {tested:,} test nodes of {dataset}"
+        metric = METRICS[best.metric].partition(" (")[0]
+        text = f"{best.label} predicts the {tested:,} test nodes of {dataset} with a {metric} of {value}"
     if math.isfinite(best.low):
         text += f" (95 % interval {number(best.low, best.metric)} to {number(best.high, best.metric)})"
     return f"{text}{_beside(rows)}{_guess(best, named)}"
@@ -69,8 +70,7 @@ def _beside(rows: Sequence[Row]) -> str:
 
 def _guess(best: Row, named: NamedGraph) -> str:
     """What could be had without a model."""
-    data = named.data
-    y, train, test = data.y.view(data.num_nodes, -1)[:, 0], data.train_mask, data.test_mask
+    y, train, test = truths(named), named.data.train_mask, named.data.test_mask
     if named.classes:
         share = float((y[test] == y[train].mode().values).double().mean())
         return f" Always naming the most frequent class would be right about {100 * share:.1f} %."
@@ -93,15 +93,13 @@ def data_table(named: NamedGraph) -> Table:
     ]
     if data.get("edge_attr") is not None:
         rows.append(["features of an edge", f"{data.edge_attr.view(data.edge_attr.size(0), -1).size(1):,}"])
-    rows.append(["target", f"{len(named.classes)} classes" if named.classes else "a number"])
+    rows.append([named.target or "target", f"{len(named.classes)} classes" if named.classes else "a number"])
     return Table("The graph", ["what", "how many"], rows)
 
 
 def split_table(named: NamedGraph, experiment: Experiment) -> Table:
     """How many nodes every part of the split has, and of which classes."""
-    data = named.data
-    y = data.y.view(data.num_nodes, -1)[:, 0]
-    rows = []
+    data, y, rows = named.data, truths(named), []
     for split in SPLITS:
         mask = data[f"{split}_mask"]
         size = int(mask.sum())
@@ -232,10 +230,6 @@ def number(value: float, metric: str, unit: bool = False) -> str:
     if metric in LOWER_IS_BETTER or metric == "r2":
         return f"{value:.4g}"
     return f"{100 * value:.1f}{' %' if unit else ''}"
-
-
-def _metric(metric: str) -> str:
-    return METRICS.get(metric, metric)
 
 
 def _tau(value: float) -> str:

@@ -37,7 +37,6 @@ class Study:
     """
 
     def __init__(self, search: Search, folder: Path, storage: str, total: int) -> None:
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.search, self.folder, self.total = search, folder, min(total, search.size)
         with usable(folder):
             self._place = self._settle()

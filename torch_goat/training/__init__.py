@@ -9,6 +9,7 @@ from torch_goat.training.load import NamedGraph, Run, open_run
 from torch_goat.training.loop import Epoch
 from torch_goat.training.options import Experiment, TrainingOptions
 from torch_goat.training.plan import PlannedRun, read_plan, write_plan
+from torch_goat.training.predict import Predictions, predict
 from torch_goat.training.result import Result
 from torch_goat.training.run import train
 from torch_goat.training.tensorboard import TensorBoard
@@ -22,6 +23,7 @@ __all__ = [
     "NamedGraph",
     "Observer",
     "PlannedRun",
+    "Predictions",
     "Result",
     "Run",
     "RunError",
@@ -30,6 +32,7 @@ __all__ = [
     "finished",
     "fit",
     "open_run",
+    "predict",
     "read_plan",
     "run_plan",
     "train",

@@ -16,6 +16,7 @@ CHECKPOINT: Final = "checkpoint.safetensors"
 CURVES: Final = "metrics.csv"
 WEIGHTS: Final = "model.safetensors"
 RESULT: Final = "result.json"
+SCHEMA: Final = "schema.json"  # of a graph of one's own: what the columns of its tables are
 ORDERINGS: Final = "orderings"  # a folder
 ERROR: Final = "error.txt"  # why the last try failed
 
@@ -86,9 +87,10 @@ def _check_same(experiment: Experiment, folder: Path) -> None:
     if there == experiment:
         return
     old, new = (dict(_leaves(settings.to_table(one), "")) for one in (there, experiment))
-    key = next(key for key in new if new[key] != old[key])
+    key = next(key for key in [*new, *old] if new.get(key) != old.get(key))
     raise RunError(
-        f"{folder} holds another experiment ({key} = {old[key]!r} there, {new[key]!r} here); choose another folder."
+        f"{folder} holds another experiment ({key} = {old.get(key)!r} there, {new.get(key)!r} here); choose another "
+        "folder."
     )
 
 
