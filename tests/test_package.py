@@ -25,6 +25,8 @@ LINE = [
     "recipes",
     "search",
     "tables",
+    "explain",
+    "report",
     "cli",
 ]
 

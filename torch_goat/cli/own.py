@@ -15,12 +15,12 @@ from torch_goat.cli.console import console, say, table
 from torch_goat.datasets import DATASETS
 from torch_goat.models.layers import KINDS
 from torch_goat.search import fingerprint, own_starting_point
-from torch_goat.search.search import LOWER_IS_BETTER
 from torch_goat.settings import SettingsError
 from torch_goat.tables.statistics import Summary, summarize
 from torch_goat.tabular import Column, Tables, load_tables
 from torch_goat.tabular.folder import find_tables
 from torch_goat.training import Experiment, Result
+from torch_goat.training.metrics import LOWER_IS_BETTER
 
 if TYPE_CHECKING:
     from torch_goat.tabular.graph import OwnGraph
@@ -157,7 +157,7 @@ Runner = Callable[[Experiment, Path], Result]
 
 def compare(
     tables: Tables, graph: "OwnGraph", assignments: Sequence[str], repeats: int, out: Path | None, runner: Runner
-) -> tuple[Path, Path]:
+) -> tuple[Path, Path, Path]:
     """Trains GOAT beside its rivals on the same splits and shows which wins.
 
     Args:
@@ -169,7 +169,7 @@ def compare(
         runner: Trains an experiment in a folder.
 
     Returns:
-        The folder of the best run, and that of the best of GOAT.
+        The folder of the best run, that of the best of GOAT, and the one that holds all runs.
     """
     starts = {}
     for model in MODELS:
@@ -188,7 +188,7 @@ def compare(
     metric = "mse" if graph.schema.task == "regression" else "macro_f1" if unbalanced(graph) else "accuracy"
     _show_comparison(runs, metric, tables)
     winner = max(runs, key=lambda model: _sign(metric) * _summary(runs[model], "val", metric).mean)
-    return _best(runs[winner], metric), _best(runs["goat"], metric)
+    return _best(runs[winner], metric), _best(runs["goat"], metric), root
 
 
 def _best(runs: Sequence[Trained], metric: str) -> Path:
@@ -231,7 +231,7 @@ def _shown(summary: Summary) -> str:
     return f"{summary.mean:.4g}" + ("" if summary.std is None else f" ± {summary.std:.2g}")
 
 
-def show_next(tables: Tables, graph: "OwnGraph", best: Path, ordered: Path | None = None) -> None:
+def show_next(tables: Tables, graph: "OwnGraph", best: Path, ordered: Path | None, whole: Path | None) -> None:
     """Prints the commands that follow, ready to be copied.
 
     Args:
@@ -239,6 +239,7 @@ def show_next(tables: Tables, graph: "OwnGraph", best: Path, ordered: Path | Non
         graph: What was read from them.
         best: The run to go on with.
         ordered: A run whose model learned an order, if there is one.
+        whole: The folder of all runs, if there are several.
     """
     degree = torch.bincount(graph.data.edge_index[1], minlength=graph.data.num_nodes)
     tests = graph.data.test_mask.nonzero().view(-1)
@@ -248,7 +249,7 @@ def show_next(tables: Tables, graph: "OwnGraph", best: Path, ordered: Path | Non
     commands = [["predict", str(best), *files, "-o", "predictions.csv"]]
     if ordered is not None:
         commands.append(["explain", str(ordered), "--node", node])
-    commands.append(["report", str(best), "-o", "report.html"])
+    commands.append(["report", str(whole or best), "-o", "report.html"])
     for command in commands:
         say(f"  goat {shlex.join(command)}")
 

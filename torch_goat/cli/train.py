@@ -87,9 +87,9 @@ def train(
             raise SettingsError("--split is of named datasets; use --fractions, --split-column or --time-column.")
         tables, graph = read_own(make_tables(dataset, edges, fractions=fractions, **columns), index or 0)
         if model is None and recipe is None:
-            best, ordered = compare(tables, graph, changed, repeats, out, runner)
+            best, ordered, whole = compare(tables, graph, changed, repeats, out, runner)
             say(f"The best run is in {best}")
-            show_next(tables, graph, best, ordered)
+            show_next(tables, graph, best, ordered, whole)
             return
         experiment = own_experiment(tables, graph, model, recipe)
     else:
@@ -104,7 +104,7 @@ def train(
     result, done = _run(experiment, folder, device, data_dir, tensorboard)
     _show(experiment, result, folder, done)
     if tables is not None and graph is not None:
-        show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None)
+        show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None, None)
 
 
 def _run(

@@ -27,20 +27,24 @@ def read_target(tables: Tables, source: Source, frame: pd.DataFrame, task: Task)
     values = frame[tables.target]
     if not values.notna().any():
         raise TableError(f"{source.where(0, tables.target)}: no node has a target; fill some in.")
-    where = source.where(first_row(values.notna()), tables.target)
+    row = first_row(values.notna())
     if task == "regression":
         y = numbers(source, tables.target, values)
         if len(np.unique(y[~np.isnan(y)])) < 2:
-            raise TableError(f"{where}: all targets are {shown(values.dropna().iloc[0])}: nothing to learn.")
+            raise TableError(
+                f"{source.where(row, tables.target)}: all targets are {shown(values.iloc[row])}: nothing to learn."
+            )
         return y, ()
     known = values.dropna().unique()
     order = pd.to_numeric(pd.Series(known)).argsort() if is_numeric(values) else pd.Series(known).argsort()
     classes = tuple(str(known[place]) for place in order)
     if len(classes) < 2:
-        raise TableError(f"{where}: every node is of the one class {shown(classes[0])}: nothing to learn.")
+        raise TableError(
+            f"{source.where(row, tables.target)}: every node is of the one class {shown(classes[0])}: nothing to learn."
+        )
     if len(classes) == values.notna().sum():
         raise TableError(
-            f"{where}: every node has a class of its own; choose another target, or "
+            f"{source.where(row, tables.target)}: every node has a class of its own; choose another target, or "
             "--task regression if it is a number."
         )
     return np.maximum(pd.Index(classes).get_indexer(values), 0), classes

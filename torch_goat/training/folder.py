@@ -1,5 +1,6 @@
 """A run is a folder: what is in it, and who may write to it."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -67,6 +68,20 @@ def _read(path: Path) -> Result:
         return Result.from_json(path.read_text(encoding="utf-8"))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise RunError(f"{path} is damaged or of another version; remove it to run this again.") from None
+
+
+def find_runs(folder: Path) -> Iterator[Path]:
+    """The run folders below a folder, in the order of their names; what is within one belongs to it."""
+    for place, below, files in os.walk(folder):
+        below.sort(key=_natural)
+        if CONFIG in files:
+            below.clear()
+            yield Path(place)
+
+
+def _natural(name: str) -> tuple[int, str]:
+    """Numbers by their size, before names."""
+    return (int(name), "") if name.isdecimal() else (1 << 62, name)
 
 
 def _check_same(experiment: Experiment, folder: Path) -> None:
