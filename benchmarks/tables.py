@@ -37,10 +37,10 @@ def main() -> None:
         tables = write(Path(folder), given.nodes, given.edges)
         import pandas  # noqa: F401  # so that its import is not measured
 
-        start = time.perf_counter()
+        start, worked = time.perf_counter(), time.process_time()
         graph = load_tables(tables)
-        seconds = time.perf_counter() - start
-    print(f"{given.edges} edges, {given.nodes} nodes: {seconds:.1f} s; {graph.data}")
+        seconds, worked = time.perf_counter() - start, time.process_time() - worked
+    print(f"{given.edges} edges, {given.nodes} nodes: {seconds:.1f} s ({worked:.1f} s of a processor); {graph.data}")
 
 
 if __name__ == "__main__":
