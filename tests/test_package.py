@@ -20,10 +20,13 @@ LINE = [
     "nn",
     "models",
     "datasets",
+    "tabular",
     "training",
     "recipes",
     "search",
     "tables",
+    "explain",
+    "report",
     "cli",
 ]
 

@@ -43,6 +43,7 @@ DataDir = Annotated[
 Jobs = Annotated[
     int, typer.Option("--jobs", min=0, help="Runs at a time, each in a process; 0 is one per core, 8 on a GPU.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Sets an option of the model or of training; may be repeated."),
@@ -52,3 +53,13 @@ Set = Annotated[
 def with_precision(assignments: list[str] | None, precision: str | None) -> list[str]:
     """What ``--set`` and ``--precision`` set, for :func:`torch_goat.settings.override`."""
     return [*(assignments or []), *([f"training.precision={precision}"] if precision else [])]
+
+
+def check_new(file: Path | None, force: bool) -> None:
+    """Refuses a file that is there, unless it may be written over, and one that cannot be there."""
+    if file is None:
+        return
+    if file.is_dir():
+        raise SettingsError(f"{file} is a folder; name a file.")
+    if file.exists() and not force:
+        raise SettingsError(f"{file} is there already; choose another name or write over it with --force.")

@@ -25,7 +25,9 @@ TUNED_GNN = "https://github.com/LUOyk1999/tunedGNN/raw/main/medium_graph/data"
 Sizes = tuple[int, int, int]
 
 
-def load(name: str, *, split: str = "", index: int = 0, data_dir: str | Path | None = None) -> Data:
+def load(
+    name: str, *, split: str = "", index: int = 0, data_dir: str | Path | None = None, normalized: bool = True
+) -> Data:
     """A graph with features, targets and the masks of one split.
 
     Raw files are looked for in the data folder, which is never written to, then among earlier downloads, and are
@@ -36,6 +38,7 @@ def load(name: str, *, split: str = "", index: int = 0, data_dir: str | Path | N
         split: The split protocol; empty for the dataset's default.
         index: Which graph of a generated dataset, or which split of a real one.
         data_dir: The data folder; ``TORCH_GOAT_DATA`` if not given.
+        normalized: Whether features are divided by their sum where the protocol does so.
 
     Returns:
         A graph with ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``. ``y`` ``[N]`` is the
@@ -43,7 +46,7 @@ def load(name: str, *, split: str = "", index: int = 0, data_dir: str | Path | N
     """
     if name not in DATASETS:
         raise SettingsError(f"there is no dataset {name!r}{nearest(name, DATASETS)}")
-    return DATASETS[name].load(split, index, data_dir)
+    return DATASETS[name].load(split, index, data_dir, normalized=normalized)
 
 
 def _random_graphs(
