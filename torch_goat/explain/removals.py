@@ -65,9 +65,9 @@ def outputs_without(network: Network, graph: Graph, removals: Sequence[Removal])
     All edges from the named neighbours to the node are taken away, in this direction alone: the neighbours still read
     the node. Instead of one graph per removal there is one graph in which the node stands once more for every removal,
     read by nobody, without those edges. With more than two layers the nodes through which it reads its own state are
-    copied with it, and below a GCN layer, which divides by the degrees of both ends, one step sooner. Networks that
-    draw neighbours or orders at random draw by the numbers of the nodes, so that copies would draw others; they run
-    once for every removal.
+    copied with it, and where the first layer is a GCN layer, which divides by the degrees of both ends, those of one
+    step more. Networks that draw neighbours or orders at random draw by the numbers of the nodes, so that copies would
+    draw others; they run once for every removal.
 
     Args:
         network: The network, in evaluation.
@@ -165,13 +165,19 @@ def _together(network: Network, graph: Graph, removals: Sequence[Removal]) -> Te
 def _block(network: Network, graph: Graph, node: int, sources: list[tuple[int, ...]]) -> _Block:
     """The nodes whose states a removal changes on the way to the node's output, and the edges that they read."""
     source, target = graph.edge_index
-    steps = max(len(network.layers) - 2 + _divides_by_degrees(network), 0)
+    layers, sooner = len(network.layers), isinstance(network.layers[0], GCNConv)
     after, before = (torch.zeros(graph.x.size(0), dtype=torch.bool, device=source.device) for _ in range(2))
     after[node] = before[node] = True
-    for _ in range(steps):
-        after[target[after[source]]] = True
+    changed = after.clone()
+    reads = [before]  # the nodes whose states the output depends on through 0, 1, ... layers
+    for _ in range(layers - 1):
+        before = before.clone()
         before[source[before[target]]] = True
-    changed = after & before
+        reads.append(before)
+    for layer in range(1, layers):
+        if layer > 1 or sooner:  # what a layer gives differs wherever what it reads does
+            after[target[after[source]]] = True
+        changed |= after & reads[layers - layer]
     edges = changed[target].nonzero().view(-1)
     changed[node] = False
     own = torch.tensor([node], device=source.device)
