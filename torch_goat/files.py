@@ -5,6 +5,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 try:
     import fcntl
@@ -45,9 +46,32 @@ def locked(folder: Path, *, wait: bool, what: str = "folder") -> Iterator[None]:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "a") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                raise Busy(f"another process is using the {what} {folder}; wait for it or choose another.") from None
+        try:
+            hold(file, wait=wait)
+        except BlockingIOError:
+            raise Busy(f"another process is using the {what} {folder}; wait for it or choose another.") from None
         yield
+
+
+def is_locked(folder: Path) -> bool:
+    """Whether a process holds the folder; nothing is written, so that it may be anybody's."""
+    try:
+        with open(folder / ".lock") as file:
+            hold(file, wait=False, shared=True)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def hold(file: IO[Any], *, wait: bool, shared: bool = False) -> None:
+    """Holds an open file for this process until it is closed; nothing on Windows.
+
+    Args:
+        file: The file.
+        wait: Whether to wait for another process to let go, instead of raising ``BlockingIOError``.
+        shared: Whether others may hold it too, as long as they share it.
+    """
+    if fcntl is not None:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))

@@ -49,6 +49,17 @@ def parse(kind: type[T], table: Mapping[str, Any], where: str) -> T:
     return _dataclass(kind, table, where, "")
 
 
+def check_some(kind: type, table: Mapping[str, Any], where: str) -> None:
+    """Refuses keys that a dataclass does not have and values of a wrong type, in a table that need not be complete.
+
+    Args:
+        kind: The dataclass.
+        table: Some of its values by key.
+        where: The file and the table's place in it, for errors.
+    """
+    _values(kind, table, where, "")
+
+
 def override(value: T, assignments: Iterable[str]) -> T:
     """A copy of a dataclass with some keys set, each as ``"heads=4"`` or ``"model.heads=4"``.
 
@@ -87,7 +98,7 @@ def to_table(value: Any) -> Any:
     return [to_table(item) for item in value] if isinstance(value, tuple | list) else value
 
 
-def _dataclass(kind: Any, table: Any, where: str, section: str) -> Any:
+def _values(kind: Any, table: Any, where: str, section: str) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise SettingsError(f"{where}: {section} must be a table of settings, got {table!r}.")
     hints = get_type_hints(kind)
@@ -97,6 +108,11 @@ def _dataclass(kind: Any, table: Any, where: str, section: str) -> Any:
         if key not in hints:
             raise SettingsError(f"{where}: unknown key {path!r}{nearest(key, hints)}")
         values[key] = _value(hints[key], item, where, path)
+    return values
+
+
+def _dataclass(kind: Any, table: Any, where: str, section: str) -> Any:
+    values = _values(kind, table, where, section)
     for field in dataclasses.fields(kind):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and field.name not in values:

@@ -1,12 +1,18 @@
 import sys
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 import torch_goat
+from torch_goat.cli.console import console, table
+from torch_goat.cli.datasets import datasets
 from torch_goat.cli.demo import demo
+from torch_goat.cli.errors import report, stoppable
+from torch_goat.cli.reproduce import reproduce
+from torch_goat.cli.runs import runs
+from torch_goat.cli.train import train
+from torch_goat.cli.tune import tune
 
 app = typer.Typer(
     help="Graph Ordering Attention: order-sensitive neighbourhood aggregation.",
@@ -14,7 +20,6 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
 
 
 def _version(value: bool) -> None:
@@ -25,29 +30,33 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; of any command.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     """Graph Ordering Attention: order-sensitive neighbourhood aggregation."""
 
 
-@app.command()
 def backends() -> None:
     """List the backends of the ragged RNN and why one cannot run here.
 
     Example: goat backends
     """
-    table = Table("backend", "available", "note")
-    for name, status in torch_goat.backends().items():
-        table.add_row(name, "yes" if status.available else "no", status.note)
-    Console().print(table)
+    found = torch_goat.backends().items()
+    rows = [[name, "yes" if status.available else "no", status.note] for name, status in found]
+    console().print(table(["backend", "available", "note"], rows))
 
 
-def run() -> None:
-    """Runs the command: exit code 2 for wrong usage; any other failure is one sentence and exit code 1."""
+for command in (train, tune, reproduce, runs, datasets, demo, backends):
+    app.command()(stoppable(command))
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command and ends the process; ``--debug`` may stand anywhere and shows the traceback of an error."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    rest = [argument for argument in given if argument != "--debug"]
     try:
-        app()
+        app(rest, prog_name="goat")
     except Exception as error:
-        if "--debug" in sys.argv:
+        if rest != given:
             raise
-        sys.exit(f"goat: {error} (--debug shows the traceback)")
+        report(error)

@@ -1,58 +1,43 @@
-from typing import Annotated, Any
+import tempfile
+from pathlib import Path
+from typing import Annotated
 
-import torch
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from torch_goat.datasets import top2
-from torch_goat.models import ModelOptions, build
-from torch_goat.training import Epoch, TrainingOptions, fit
+from torch_goat.cli.console import console, say, table
+from torch_goat.cli.options import Device, Precision, with_precision
+from torch_goat.cli.progress import RunProgress
+from torch_goat.datasets import DATASETS
+from torch_goat.search import starting_point
+from torch_goat.settings import override
+from torch_goat.training import train
 
-LEARNING_RATE = 0.01
-SHARED: dict[str, Any] = {"hidden_channels": 32, "activation": "relu", "dropout": 0.0}
-MODELS = {
-    "GOAT": ModelOptions(name="goat", last="goat", **SHARED),
-    "GAT": ModelOptions(name="gat", **SHARED),
-    "GraphSAGE-LSTM": ModelOptions(name="sage-lstm", **SHARED),
-}
+DATASET = "top2"
+MODELS = {"goat": "GOAT", "gat": "GAT", "sage-lstm": "GraphSAGE-LSTM"}
 
 
 def demo(
-    epochs: Annotated[int, typer.Option(min=1, help="Epochs for each model.")] = 300,
-    seed: Annotated[int, typer.Option(help="Seed of the graph and the weights.")] = 0,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs for each model.")] = 300,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the weights.")] = 0,
+    device: Device = "auto",
+    precision: Precision = None,
 ) -> None:
-    """Train GOAT, GAT and GraphSAGE-LSTM on one Top-2 pooling graph and compare them.
+    """Train GOAT, GAT and GraphSAGE-LSTM on one Top-2 pooling graph and compare them; nothing is left behind.
 
     Example: goat demo --epochs 100
     """
-    console = Console()
-    data = top2(seed)
-    console.print(
-        f"Top-2 pooling: {data.num_nodes} nodes, {data.num_edges // 2} edges, 2 classes; is the combined value of the "
-        f"two largest features within two hops above the median?"
+    known, rows = DATASETS[DATASET], []
+    say(
+        f"Top-2 pooling: {known.nodes} nodes, about {known.edges} edges, 2 classes; is the combined value of the two "
+        "largest features within two hops above the median?"
     )
-    table = Table("model", title=f"Test accuracy after {epochs} epochs, seed {seed}")
-    for name in ("accuracy (%)", "best epoch", "time (s)"):
-        table.add_column(name, justify="right")
-    columns = (
-        TextColumn("{task.description:<15}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    training = TrainingOptions(epochs=epochs, learning_rate=LEARNING_RATE, weight_decay=0.0, patience=0)
-    with Progress(*columns, console=console) as bars:
-        for name, options in MODELS.items():
-            torch.manual_seed(seed)
-            bar = bars.add_task(name, total=epochs, note="compiling")
-
-            def advance(epoch: Epoch, bar: TaskID = bar) -> None:
-                bars.update(bar, completed=epoch.number, note=f"validation {100 * epoch.val_metric:.1f} %")
-
-            result = fit(build(options, 1, 2), data, training, observer=advance)
+    assignments = with_precision([f"epochs={epochs}", "patience=0", f"seed={seed}"], precision)
+    with tempfile.TemporaryDirectory(prefix="goat-demo-") as folder:
+        for model, name in MODELS.items():
+            experiment = override(starting_point(DATASET, model), assignments)
+            with RunProgress(f"{name:<14}") as show:
+                result = train(experiment, Path(folder) / model, device=device, observer=show)
             accuracy = 100 * result.metrics["test"]["accuracy"]
-            table.add_row(name, f"{accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}")
-    console.print(table)
+            rows.append([name, f"{accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}"])
+    say(f"Test accuracy after {epochs} epochs, seed {seed}:")
+    console().print(table(["model", "accuracy (%)", "best epoch", "time (s)"], rows))

@@ -1,1 +1,22 @@
-"""The paper's experiments as files."""
+"""The paper's experiments as files: one recipe for each of its tables."""
+
+from torch_goat.recipes.found import with_found
+from torch_goat.recipes.grids import paper_grid
+from torch_goat.recipes.plan import Run, choose, plan
+from torch_goat.recipes.recipe import RECIPES, Cell, Column, Published, Recipe, Row, find_recipe, read_recipe
+
+__all__ = [
+    "RECIPES",
+    "Cell",
+    "Column",
+    "Published",
+    "Recipe",
+    "Row",
+    "Run",
+    "choose",
+    "find_recipe",
+    "paper_grid",
+    "plan",
+    "read_recipe",
+    "with_found",
+]

@@ -1,1 +1,23 @@
-"""Tables of results."""
+"""Tables of results: run folders to numbers, numbers to Markdown, LaTeX and CSV."""
+
+from torch_goat.tables.collect import Collected, collect
+from torch_goat.tables.render import FORMATS, to_csv, to_latex, to_markdown
+from torch_goat.tables.statistics import Summary, paired_p_value, summarize
+from torch_goat.tables.table import Comparison, Entry, Heading, ResultTable, tabulate
+
+__all__ = [
+    "FORMATS",
+    "Collected",
+    "Comparison",
+    "Entry",
+    "Heading",
+    "ResultTable",
+    "Summary",
+    "collect",
+    "paired_p_value",
+    "summarize",
+    "tabulate",
+    "to_csv",
+    "to_latex",
+    "to_markdown",
+]

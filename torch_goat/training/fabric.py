@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import torch
 
+from torch_goat.settings import SettingsError
+
 _MODULES: Final = ("lightning_fabric", "lightning.fabric")  # the same code, in two packages
 
 
@@ -24,7 +26,7 @@ def make_fabric(device: str, precision: str) -> Any:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     kind, _, number = device.partition(":")
     if kind == "cpu" and precision == "16-mixed":
-        raise ValueError("precision '16-mixed' needs a GPU; on a CPU use 'bf16-mixed' or '32-true'.")
+        raise SettingsError("precision '16-mixed' needs a GPU; on a CPU use 'bf16-mixed' or '32-true'.")
     devices = [int(number)] if number else 1
     module = _fabric()
     with _quiet(logging.getLogger(module.__name__)):
@@ -35,9 +37,9 @@ def check_device(device: str) -> None:
     """Refuses a device that has no such name or is not there."""
     kind, _, number = device.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (number and not (kind == "cuda" and number.isdecimal())):
-        raise ValueError(f"the device must be 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}.")
+        raise SettingsError(f"the device must be 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}.")
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
-        raise ValueError(f"there is no device {device!r}: PyTorch sees {torch.cuda.device_count()} GPUs; use 'cpu'.")
+        raise SettingsError(f"there is no device {device!r}: PyTorch sees {torch.cuda.device_count()} GPUs; use 'cpu'.")
 
 
 def fabric_version() -> str:

@@ -14,6 +14,7 @@ from torch_geometric.data import Data
 from torch_goat import datasets, models, settings
 from torch_goat.files import write_atomic
 from torch_goat.ordering import Ordering
+from torch_goat.settings import SettingsError
 from torch_goat.training.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from torch_goat.training.fabric import make_fabric
 from torch_goat.training.fit import Observer
@@ -151,12 +152,12 @@ def _check_orderings(experiment: Experiment, network: models.Network) -> None:
     if layers == 0:
         for key, off in (("record_orderings", ()), ("fixed_ordering", -1), ("orderings_files", ())):
             if getattr(options, key) != off:
-                raise ValueError(
+                raise SettingsError(
                     f"{key} = {getattr(options, key)} needs GOAT layers, but the model {experiment.model.name!r} "
                     "has none; leave it out."
                 )
     if options.orderings_files and len(options.orderings_files) != layers:
-        raise ValueError(
+        raise SettingsError(
             f"orderings_files names {len(options.orderings_files)} files, but the model has {layers} GOAT layers; "
             "name one for each."
         )

@@ -1,0 +1,78 @@
+from typing import Annotated
+
+import typer
+
+from torch_goat.cli.console import console, say, table
+from torch_goat.cli.options import DataDir
+from torch_goat.datasets import DATASETS, Dataset
+from torch_goat.datasets.cache import cache_folder
+from torch_goat.datasets.dataset import Real
+from torch_goat.datasets.raw import RawFile, data_folder, find
+from torch_goat.settings import SettingsError, nearest
+
+
+def datasets(
+    name: Annotated[str, typer.Argument(metavar="[NAME]", help="One dataset, with all that is known of it.")] = "",
+    data_dir: DataDir = None,
+) -> None:
+    """List the datasets, or show one: its size, its splits, where its files go and where they come from.
+
+    Example: goat datasets cora
+    """
+    if not name:
+        _list(data_dir)
+    elif name in DATASETS:
+        _show(DATASETS[name], data_dir)
+    else:
+        raise SettingsError(f"there is no dataset {name!r}{nearest(name, DATASETS)}")
+
+
+def _list(data_dir: DataDir) -> None:
+    rows = []
+    for known in DATASETS.values():
+        sizes = [known.nodes, known.edges, known.features]
+        splits = ", ".join(f"{split} ({count})" for split, count in known.splits.items())
+        rows.append(
+            [known.name, known.task, *map(str, sizes), str(known.classes or ""), splits, _where(known, data_dir)]
+        )
+    columns = ["dataset", "task", "nodes", "edges", "features", "classes", "splits (how many)", "data"]
+    console().print(table(columns, rows))
+
+
+def _where(known: Dataset, data_dir: DataDir) -> str:
+    if not isinstance(known, Real):
+        return "generated"
+    return "on disk" if known.available(data_dir) else "to download"
+
+
+def _show(known: Dataset, data_dir: DataDir) -> None:
+    out = console()
+    facts = {
+        "task": known.task,
+        "nodes": f"{known.nodes}",
+        "edges": f"{known.edges}" + (f" ({known.edge_columns} columns of edge_index)" if known.edge_columns else ""),
+        "features": f"{known.features}",
+        "classes": f"{known.classes or '-'}",
+        "data": _where(known, data_dir),
+    }
+    out.print(table([known.name, ""], facts.items()))
+    rows = []
+    for name, split in known.protocols.items():
+        default = "yes" if name == known.default_split else ""
+        rows.append([name, str(split.count), *map(str, split.sizes), default])
+    out.print(table(["split", "how many", "train", "val", "test", "default"], rows))
+    if isinstance(known, Real):
+        _show_files(known, data_dir)
+    if known.note:
+        say(known.note)
+
+
+def _show_files(known: Real, data_dir: DataDir) -> None:
+    folder = data_folder(data_dir)
+    files: dict[str, RawFile] = {file.path: file for file in known.raw}
+    for split in known.protocols.values():
+        files |= {file.path: file for file in split.files}
+    rows = [[path, "yes" if find(file, folder) else "no", file.url] for path, file in files.items()]
+    console().print(table(["file", "there", "from"], rows))
+    places = f"{folder or '--data-dir or TORCH_GOAT_DATA (not set)'}, then {cache_folder() / 'raw'}"
+    say(f"Files are looked for in {places}; downloads go to the latter.")

@@ -1,0 +1,42 @@
+"""How a command ends: exit code 2 for wrong usage, 1 for a failure, 130 after Ctrl-C, always with one sentence."""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from torch_goat.settings import SettingsError
+
+
+class Stopped(Exception):
+    """Ctrl-C, as an error that passes through the parser of the command line."""
+
+
+def stoppable(command: Callable[..., Any]) -> Callable[..., Any]:
+    """A command that Ctrl-C ends with a sentence."""
+
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except KeyboardInterrupt as error:
+            raise Stopped(str(error) or "stopped.") from error
+
+    return wrapped
+
+
+def report(error: Exception) -> NoReturn:
+    """Ends the process with a sentence on what went wrong."""
+    if isinstance(error, Stopped):
+        _end(str(error), 130)
+    if isinstance(error, SettingsError):
+        _end(str(error), 2)
+    if isinstance(error, OSError) and error.strerror:
+        reason = error.strerror.lower()
+        _end(f"{error.filename}: {reason}." if error.filename else f"{reason}.", 1)
+    _end(f"{error or type(error).__name__} (--debug shows the traceback)", 1)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    print(f"goat: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,47 @@
+"""Options that several commands share, checked before any work starts."""
+
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+
+from torch_goat.settings import SettingsError, nearest
+from torch_goat.training.fabric import check_device
+from torch_goat.training.options import Precision as Precisions
+
+
+def _device(value: str) -> str:
+    check_device(value)
+    return value
+
+
+def _precision(value: str | None) -> str | None:
+    known = get_args(Precisions)
+    if value is not None and value not in known:
+        raise SettingsError(f"there is no precision {value!r}{nearest(value, known)}")
+    return value
+
+
+Device = Annotated[
+    str, typer.Option("--device", callback=_device, help="auto (a GPU if there is one), cpu, cuda or cuda:1.")
+]
+Precision = Annotated[
+    str | None,
+    typer.Option("--precision", callback=_precision, help=f"{', '.join(get_args(Precisions))}; 32-true unless set."),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option("--data-dir", help="The folder of raw data files, which is only read; else TORCH_GOAT_DATA."),
+]
+Jobs = Annotated[
+    int, typer.Option("--jobs", min=0, help="Runs at a time, each in a process; 0 is one per core, 8 on a GPU.")
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Sets an option of the model or of training; may be repeated."),
+]
+
+
+def with_precision(assignments: list[str] | None, precision: str | None) -> list[str]:
+    """What ``--set`` and ``--precision`` set, for :func:`torch_goat.settings.override`."""
+    return [*(assignments or []), *([f"training.precision={precision}"] if precision else [])]

@@ -1,0 +1,218 @@
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.style import Style
+from rich.table import Table
+from rich.text import Text as Rich
+
+from torch_goat import settings
+from torch_goat.cli import options
+from torch_goat.cli.console import console, table
+from torch_goat.cli.progress import PlanProgress
+from torch_goat.datasets import DATASETS, DataError
+from torch_goat.files import write_atomic
+from torch_goat.recipes import RECIPES, Recipe, Run, choose, find_recipe, plan, read_recipe, with_found
+from torch_goat.settings import SettingsError, nearest
+from torch_goat.tables import FORMATS, ResultTable, collect, tabulate
+from torch_goat.tables.layout import LEGEND, Grid, Lines, comparison_grid, main_grid
+from torch_goat.training import Experiment, PlannedRun, RunError, finished, run_plan, write_plan
+
+STYLES: Final = {
+    "plain": Style(),
+    "bold": Style(bold=True),
+    "underlined": Style(underline=True),
+    "small": Style(dim=True),
+}
+MOST_SENTENCES: Final = 10  # on runs that failed
+
+
+def reproduce(
+    name: Annotated[
+        str, typer.Argument(metavar="TABLE", help="A table of the paper, or a recipe of your own, such as my.toml.")
+    ] = "",
+    only: Annotated[str, typer.Option(metavar="ROWS", help="Rows to run and show, such as goat-lstm,gat.")] = "",
+    datasets: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns to run and show: cora,photo.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Try it out: 2 runs of a few epochs for each cell.")] = False,
+    found: Annotated[
+        list[str] | None,
+        typer.Option("--settings", metavar="ROW=FILE", help="Settings that goat tune found, for a row; repeatable."),
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder of the runs and tables.")] = Path("results"),
+    format: Annotated[str, typer.Option(help="Print markdown, latex or csv instead of a table to look at.")] = "",
+    collect_only: Annotated[bool, typer.Option("--collect", help="Run nothing, show what is there.")] = False,
+    plan_only: Annotated[
+        Path | None, typer.Option(metavar="PLAN.json", help="Run nothing, write what is missing as a plan.")
+    ] = None,
+    show: Annotated[bool, typer.Option("--show", help="Print the recipe, to copy and change.")] = False,
+    jobs: options.Jobs = 0,
+    device: options.Device = "auto",
+    precision: options.Precision = None,
+    data_dir: options.DataDir = None,
+) -> None:
+    """Run the missing cells of a table of the paper and show our numbers beside its own.
+
+    Without TABLE it lists the tables. Cells that are done are kept, stopped ones go on. Runs are in OUT/TABLE, the
+    table is in OUT/TABLE.md, .tex and .csv.
+
+    A table with rows of your own: goat reproduce table2 --show > my.toml, then add a [rows.NAME] and run my.toml.
+
+    Settings that a search found: --settings goat-lstm=best.toml takes those of the file for that row, on the dataset
+    that the file names and on columns like it; add --show to keep them as a recipe. Use another --out for them.
+
+    On another machine: --plan-only PLAN.json here, python -m torch_goat.training.worker PLAN.json there, then again
+    without it, to collect.
+
+    Example: goat reproduce table2 --only goat-lstm,gat --datasets cora,photo --jobs 2
+    """
+    if not name:
+        return _list_tables()
+    if format and format not in FORMATS:
+        raise SettingsError(f"there is no format {format!r}{nearest(format, FORMATS)}")
+    path = find_recipe(name)
+    recipe = _with_all_found(read_recipe(path), found or [])
+    rows, columns = choose("row", _names(only), recipe.rows), choose("column", _names(datasets), recipe.columns)
+    if show:
+        return typer.echo(_text(recipe) if found else path.read_text(encoding="utf-8"), nl=False)
+    folder = out / f"{path.stem}{'-quick' if quick else ''}"
+    runs = plan(recipe, quick=quick, precision=precision)
+    missing = [run for run in runs if run.row in rows and run.column in columns and _is_missing(run, folder)]
+    if plan_only is not None:
+        return _write_plan(plan_only, missing, folder)
+    lacking = {} if collect_only else _lacking(recipe, missing, data_dir)
+    failures: list[str] = []
+    try:
+        if not collect_only:
+            failures = _run([run for run in missing if run.column not in lacking], folder, jobs, device, data_dir)
+    finally:  # also after Ctrl-C
+        whole, problems = _collected(recipe, runs, folder, data_dir)
+        _write(whole, folder)
+    _print(whole.part(rows, columns), format)
+    failures = [*(problems[cell] for cell in problems if cell[0] in rows and cell[1] in columns), *failures]
+    _say([*lacking.values(), *failures])
+    if failures:
+        raise typer.Exit(1)
+    return None
+
+
+def _list_tables() -> None:
+    found = {name: read_recipe(name) for name in RECIPES}
+    lines = [[name, recipe.title, ",".join(recipe.rows), ",".join(recipe.columns)] for name, recipe in found.items()]
+    console().print(table(["table", "what it shows", "rows", "columns"], lines))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _with_all_found(recipe: Recipe, assignments: Iterable[str]) -> Recipe:
+    """The recipe with what ``--settings`` names."""
+    for assignment in assignments:
+        row, equals, file = assignment.partition("=")
+        if not equals or not Path(file).is_file():
+            raise SettingsError(f"--settings {assignment} is no ROW=FILE with a file that exists.")
+        recipe = with_found(recipe, row, settings.read(Experiment, file), file)
+    return recipe
+
+
+def _text(recipe: Recipe) -> str:
+    """The recipe as TOML, without what is empty."""
+
+    def pruned(item: Any) -> Any:
+        if not isinstance(item, dict):
+            return item
+        kept = {key: pruned(value) for key, value in item.items()}
+        return {key: value for key, value in kept.items() if value not in ("", {}, False)}
+
+    return settings.dumps(pruned(settings.to_table(recipe)))
+
+
+def _is_missing(run: Run, folder: Path) -> bool:
+    """Whether a run is still to be done; one whose folder is of no use is not."""
+    try:
+        return finished(run.experiment, folder / run.folder) is None
+    except (RunError, ValueError):
+        return False
+
+
+def _planned(runs: Iterable[Run], folder: Path) -> list[PlannedRun]:
+    return [PlannedRun(folder / run.folder, run.experiment) for run in runs]
+
+
+def _write_plan(path: Path, runs: Sequence[Run], folder: Path) -> None:
+    if path.exists():
+        raise SettingsError(f"{path} is there already; remove it or name another file.")
+    write_plan(path, _planned(runs, folder))
+    console().print(f"{path}: {len(runs)} runs.", soft_wrap=True)
+
+
+def _lacking(recipe: Recipe, runs: Iterable[Run], data_dir: Path | None) -> dict[str, str]:
+    """The columns whose data are not here and cannot be fetched, with the reason."""
+    reasons = {}
+    for name in dict.fromkeys(run.column for run in runs):
+        column = recipe.columns[name]
+        if not DATASETS[column.dataset].available(data_dir):
+            try:
+                DATASETS[column.dataset].load(column.split, data_dir=data_dir)
+            except DataError as error:
+                reasons[name] = f"{column.label} is left empty: {error}"
+    return reasons
+
+
+def _run(runs: Sequence[Run], folder: Path, jobs: int, device: str, data_dir: Path | None) -> list[str]:
+    """Runs what is missing and returns why some failed."""
+    if not runs:
+        return []
+    with PlanProgress([str(run.folder) for run in runs]) as progress:
+        ends = run_plan(_planned(runs, folder), jobs=jobs, device=device, data_dir=data_dir, on_event=progress)
+    return [f"{folder / runs[end.index].folder}: {end.message}" for end in ends if end.kind == "failed"]
+
+
+def _collected(
+    recipe: Recipe, runs: Sequence[Run], folder: Path, data_dir: Path | None
+) -> tuple[ResultTable, dict[tuple[str, str], str]]:
+    """The whole table, and what is wrong with folders."""
+    scores, problems = collect(runs, folder)
+    notes = []
+    for name, column in recipe.columns.items():
+        empty = any(run.column == name and run.repetition not in scores.get((run.row, name), {}) for run in runs)
+        if empty and not DATASETS[column.dataset].available(data_dir):
+            notes.append(f"{column.label}: cells are empty where the data of {column.dataset} were not to be had.")
+    return tabulate(recipe, runs, scores, notes), problems
+
+
+def _write(whole: ResultTable, folder: Path) -> None:
+    for ending, text in FORMATS.values():
+        write_atomic(folder.with_name(folder.name + ending), text(whole))
+
+
+def _print(part: ResultTable, format: str) -> None:
+    if format:
+        return typer.echo(FORMATS[format][1](part), nl=False)
+    screen = console()
+    for grid in filter(None, (main_grid(part), comparison_grid(part))):
+        screen.print(_rich(grid))
+    screen.print(LEGEND, *part.notes, sep="\n", markup=False)
+    return None
+
+
+def _rich(grid: Grid) -> Table:
+    def cell(lines: Lines) -> Rich:
+        return Rich("\n").join(Rich.assemble(*((piece.text, STYLES[piece.style]) for piece in line)) for line in lines)
+
+    made = Table(title=grid.title, title_justify="left")
+    for number, head in enumerate(grid.head):
+        made.add_column(cell(head), justify="right" if number else "left")
+    for number, row in enumerate(grid.body):
+        made.add_row(*map(cell, row), end_section=number + 1 in grid.rules)
+    return made
+
+
+def _say(sentences: Iterable[str]) -> None:
+    """Writes what the user should know below the table, each sentence once."""
+    sentences, screen = list(dict.fromkeys(sentences)), console(stderr=True)
+    for sentence in sentences[:MOST_SENTENCES]:
+        screen.print(sentence, markup=False, soft_wrap=True)
+    if len(sentences) > MOST_SENTENCES:
+        screen.print(f"... and {len(sentences) - MOST_SENTENCES} more.")

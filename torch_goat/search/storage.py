@@ -1,0 +1,87 @@
+"""Where a search keeps its trials: a file that any number of processes share, or a database."""
+
+import io
+import os
+import warnings
+from pathlib import Path
+
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+
+from torch_goat.files import fcntl, hold
+from torch_goat.settings import SettingsError
+
+JOURNAL_START = b'{"op_code":'  # of every line
+
+
+class JournalLock(JournalFileOpenLock):
+    """Holds a journal while a process appends to it.
+
+    The lock goes with the process, however that ends, so that nobody waits for the dead. What a full disk left of a
+    line is cut off before the next one is written.
+
+    Args:
+        path: The journal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._path = path
+        self._file: io.BufferedRandom | None = None
+
+    def acquire(self) -> bool:
+        self._file = open(self._path, "r+b")  # noqa: SIM115 (closed by release)
+        hold(self._file, wait=True)
+        self._file.truncate(_whole_lines(self._file))
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def open_storage(place: str) -> BaseStorage:
+    """A storage of Optuna's.
+
+    Args:
+        place: The path of a journal, made if it is not there, or the address of a database (``sqlite:///trials.db``,
+            ``postgresql://host/name``).
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # journals are called experimental in some versions
+        if "://" in place:
+            return _database(place)
+        path = Path(place)
+        _check_journal(path)
+        return JournalStorage(JournalFileBackend(str(path), JournalLock(path) if fcntl is not None else None))
+
+
+def _check_journal(path: Path) -> None:
+    """Refuses a file of something else, before a line of it is cut off or added to."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        with open(path, "rb") as file:
+            start = file.read(len(JOURNAL_START))
+        if not JOURNAL_START.startswith(start):
+            raise SettingsError(f"the storage {path} is a file of something else; choose another.")
+
+
+def _database(address: str) -> BaseStorage:
+    try:
+        return RDBStorage(address)
+    except Exception as error:  # of any driver
+        reason = str(error).strip().splitlines()[0]
+        raise SettingsError(f"the storage {address} cannot be opened: {reason}") from error
+
+
+def _whole_lines(file: io.BufferedRandom) -> int:
+    """The length of a file up to the end of its last whole line."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - 4096)
+        file.seek(start)
+        last = file.read(end - start).rfind(b"\n")
+        if last >= 0:
+            return start + last + 1
+        end = start
+    return 0

@@ -1,0 +1,187 @@
+"""A table of results: our numbers beside the paper's, ranked and tested."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from torch_goat.datasets import DATASETS
+from torch_goat.recipes import Published, Recipe, Run
+from torch_goat.tables.collect import CellName
+from torch_goat.tables.statistics import Summary, paired_p_value, summarize
+
+DECIMALS = {"accuracy (%)": 2, "MSE": 5}  # where the paper has no number
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column of a table.
+
+    Args:
+        label: Its dataset, as the table calls it.
+        dataset: Its dataset, as the registry calls it.
+        split: The split protocol.
+        metric: What its numbers are; accuracies are percentages.
+        decimals: How many decimals they are shown with: as many as the paper has.
+    """
+
+    label: str
+    dataset: str
+    split: str
+    metric: str
+    decimals: int
+
+    @property
+    def unit(self) -> int:
+        """What a metric is multiplied by."""
+        return 1 if self.metric == "MSE" else 100
+
+    @property
+    def sign(self) -> int:
+        """1 if larger numbers are better, else -1."""
+        return -1 if self.metric == "MSE" else 1
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A cell beside the best baseline of its column, on the same graphs or splits.
+
+    Args:
+        baseline: The row of the baseline.
+        difference: Our mean less the baseline's.
+        p_value: Of the paired test, where there are enough runs for one.
+    """
+
+    baseline: str
+    difference: float
+    p_value: float | None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A cell of a table.
+
+    Args:
+        values: The numbers of the runs that are done, by repetition.
+        planned: How many runs there are when it is complete.
+        published: The paper's number.
+        place: 1 for the best complete cell of its column, 2 for the second best, else 0; equal ones share a place.
+        comparison: With the best baseline, if it is not one itself and both are complete.
+    """
+
+    values: Mapping[int, float]
+    planned: int
+    published: Published | None = None
+    place: int = 0
+    comparison: Comparison | None = None
+
+    @property
+    def summary(self) -> Summary | None:
+        """Mean and standard deviation of the runs that are done."""
+        return summarize(list(self.values.values())) if self.values else None
+
+    @property
+    def mean(self) -> float:
+        """The mean of the runs that are done; not a number if there are none."""
+        return math.nan if self.summary is None else self.summary.mean
+
+    @property
+    def complete(self) -> bool:
+        """Whether all runs are done and have a number."""
+        return len(self.values) == self.planned and math.isfinite(self.mean)
+
+    @property
+    def difference(self) -> float | None:
+        """Our mean less the paper's."""
+        return self.mean - self.published.mean if self.published and math.isfinite(self.mean) else None
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """A table of results.
+
+    Args:
+        title: What it shows.
+        headings: Its columns by name.
+        labels: How its rows are called, by name.
+        baselines: How the rows are called that others are tested against, by name.
+        entries: Its cells by row and column.
+        notes: What a reader should know of cells that are empty.
+    """
+
+    title: str
+    headings: Mapping[str, Heading]
+    labels: Mapping[str, str]
+    baselines: Mapping[str, str]
+    entries: Mapping[CellName, Entry]
+    notes: tuple[str, ...] = ()
+
+    def part(self, rows: Iterable[str], columns: Iterable[str]) -> "ResultTable":
+        """Some rows and columns, with the places and tests that they have in the whole table."""
+        rows, columns = set(rows), set(columns)
+        return replace(
+            self,
+            headings={name: heading for name, heading in self.headings.items() if name in columns},
+            labels={name: label for name, label in self.labels.items() if name in rows},
+        )
+
+
+def tabulate(
+    recipe: Recipe, runs: Iterable[Run], scores: Mapping[CellName, Mapping[int, float]], notes: Iterable[str] = ()
+) -> ResultTable:
+    """The table of a recipe from the results of its runs.
+
+    Args:
+        recipe: The recipe.
+        runs: All runs of it.
+        scores: Their results, as :func:`collect` finds them.
+        notes: What a reader should know of cells that are empty.
+    """
+    planned = Counter((run.row, run.column) for run in runs)
+    headings = {column: _heading(recipe, column) for column in recipe.columns}
+    entries: dict[CellName, Entry] = {}
+    for column, heading in headings.items():
+        cells = {}
+        for row in recipe.rows:
+            values = {number: heading.unit * score for number, score in scores.get((row, column), {}).items()}
+            cells[row] = Entry(values, planned[row, column], recipe.published(row, column))
+        cells = _compared(_ranked(cells, heading), heading, {row for row in cells if recipe.rows[row].ours})
+        entries |= {(row, column): entry for row, entry in cells.items()}
+    labels = {name: row.label for name, row in recipe.rows.items()}
+    baselines = {name: label for name, label in labels.items() if not recipe.rows[name].ours}
+    return ResultTable(recipe.title, headings, labels, baselines, entries, tuple(notes))
+
+
+def _heading(recipe: Recipe, column: str) -> Heading:
+    options = recipe.columns[column]
+    metric = "accuracy (%)" if DATASETS[options.dataset].task == "classification" else "MSE"
+    published = [number for row in recipe.rows if (number := recipe.published(row, column))]
+    decimals = max((number.decimals for number in published), default=DECIMALS[metric])
+    split = options.split or DATASETS[options.dataset].default_split
+    return Heading(options.label, options.dataset, split, metric, decimals)
+
+
+def _ranked(cells: Mapping[str, Entry], heading: Heading) -> dict[str, Entry]:
+    """The complete cells of a column with their places, if there are two; cells that are shown as equal share one."""
+    shown = {row: round(entry.mean, heading.decimals) for row, entry in cells.items() if entry.complete}
+    best = sorted(set(shown.values()), reverse=heading.sign > 0)[:2] if len(shown) > 1 else []
+    return {
+        row: replace(entry, place=best.index(shown[row]) + 1 if shown.get(row) in best else 0)
+        for row, entry in cells.items()
+    }
+
+
+def _compared(cells: Mapping[str, Entry], heading: Heading, ours: set[str]) -> dict[str, Entry]:
+    """The complete cells of our rows with the test against the baseline of the best mean."""
+    complete = {row: entry for row, entry in cells.items() if entry.complete}
+    baselines = complete.keys() - ours
+    if not baselines:
+        return dict(cells)
+    best = max(sorted(baselines), key=lambda row: heading.sign * complete[row].mean)
+    theirs = complete[best]
+    compared = dict(cells)
+    for row in complete.keys() & ours:
+        mine = complete[row]
+        p_value = paired_p_value([mine.values[r] for r in theirs.values], list(theirs.values.values()))
+        compared[row] = replace(mine, comparison=Comparison(best, mine.mean - theirs.mean, p_value))
+    return compared
