@@ -21,6 +21,7 @@ LINE = [
     "models",
     "datasets",
     "training",
+    "information",
     "recipes",
     "search",
     "tables",
