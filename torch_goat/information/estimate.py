@@ -26,7 +26,7 @@ class Quantity:
     Args:
         value: The estimate, corrected for bias; little or no information may come out a little below 0.
         low: The lower end of the bootstrap interval.
-        high: Its upper end.
+        high: Its upper end; 0 if that would be below, since no part is.
         p_value: How often the labels, shuffled over the nodes, gave as many bits or more.
     """
 
@@ -101,7 +101,8 @@ def estimate(
     samples, although neighbourhoods overlap.
 
     Args:
-        data: A graph with ``x``, ``edge_index`` and ``y``: classes, -1 where unknown, or real numbers, NaN where unknown.
+        data: A graph with ``x``, ``edge_index`` and ``y``: classes, or real numbers; where a label is unknown, -1 or
+            NaN.
         groups: ``"random"`` (halves), ``"features"`` (two clusters), ``"order"`` (the first of an ordering against the
             rest), or the group of each edge's source, 0 or 1 or -1 for neither ``[E]``.
         bins: Into how many symbols a group's features are put; ``None`` only if they have few different values.
@@ -232,7 +233,7 @@ def _quantities(
         quantities[name] = Quantity(
             value=float(value) - off,
             low=float(value - off - (high - again.mean())),
-            high=float(value - off + (again.mean() - low)),
+            high=max(0.0, float(value - off + (again.mean() - low))),
             p_value=float((1 + (null >= value - 1e-12).sum()) / (1 + repetitions)),
         )
     return quantities
