@@ -3,7 +3,7 @@
     python benchmarks/information.py --runs build/information --out results/information --jobs 2
 
 Every model is the same network around another layer, as wide as a budget of parameters allows. The depth and the
-learning rate of each are chosen on validation nodes, among the same points for all (``search``); then every model is
+learning rate of each are chosen on validation nodes at full synergy, among the same points for all; then every model is
 trained at every mark of the dial, and on parities of 2, 3 and 4 neighbours, on 10 graphs with 10 seeds. Every run has a
 folder below ``--runs``; what is there is not run again, so that the whole can be stopped and continued. Writes
 ``information.json``, ``information.md``, ``dial.png`` and ``parity.png`` of what is there.
@@ -33,9 +33,10 @@ from torch_goat.information.comparison import LAYERS, LEARNING_RATES, MODELS, PA
 from torch_goat.training import Event, Experiment, Interrupted, PlannedRun, Result, finished, run_plan
 
 SEEDS = range(10)
-SEARCHED_ON = ("synergy-50", "synergy-100")  # graph 0 of these, validation nodes
+SEARCHED_ON = ("synergy-100",)  # graph 0 of these, validation nodes
 GRAPHS = {"random graph": "", "tree": "-tree"}
-PARITIES = {2: "xor", 3: "xor-3", 4: "xor-4"}
+PERCENT = {"random graph": SYNERGY_PERCENT, "tree": (0, 50, 100)}
+PARITIES = {2: "xor", 3: "xor-3", 4: "synergy-100"}
 
 
 def slug(experiment: Experiment) -> str:
@@ -59,9 +60,9 @@ def chosen(runs: Path) -> dict[str, Experiment]:
     best: dict[str, tuple[float, Experiment]] = {}
     for (model, _), planned in searches(runs).items():
         results = [finished(run.experiment, run.folder) for run in planned]
-        accuracy = mean(result.metrics["val"]["accuracy"] for result in results if result is not None)
         if None in results:
             raise SystemExit(f"the search of {model} is not complete; run it again.")
+        accuracy = mean(result.metrics["val"]["accuracy"] for result in results if result is not None)
         if model not in best or accuracy > best[model][0]:
             best[model] = (accuracy, planned[-1].experiment)
     return {model: experiment for model, (_, experiment) in best.items()}
@@ -75,9 +76,9 @@ def trainings(
         (dataset, model, seed): PlannedRun(
             runs / dataset / model / str(seed), replace(point, dataset=dataset, seed=seed, index=seed)
         )
+        for seed in SEEDS
         for dataset in datasets
         for model, point in points.items()
-        for seed in SEEDS
     }
 
 
@@ -193,20 +194,21 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("build/information"), help="where the runs are kept")
     parser.add_argument("--out", type=Path, default=Path("results/information"), help="where results are written")
     parser.add_argument("--datasets", help="some of the datasets, by comma; else the dial and the parities")
+    parser.add_argument("--collect", action="store_true", help="run nothing, write the results of what is there")
     parser.add_argument("--jobs", type=int, default=0, help="runs at a time")
     arguments = parser.parse_args()
     dial = {
-        graph: {float(percent): f"synergy-{percent}{suffix}" for percent in SYNERGY_PERCENT}
+        graph: {float(percent): f"synergy-{percent}{suffix}" for percent in PERCENT[graph]}
         for graph, suffix in GRAPHS.items()
     }
     parity = {"random graph": {float(number): name for number, name in PARITIES.items()}}
-    every = [name for places in (*dial.values(), *parity.values()) for name in places.values()]
+    every = list(dict.fromkeys(name for places in (*dial.values(), *parity.values()) for name in places.values()))
     datasets = arguments.datasets.split(",") if arguments.datasets else every
     assert set(datasets) <= set(NEIGHBORHOOD_TASKS), f"known are {', '.join(NEIGHBORHOOD_TASKS)}"
     try:
-        run([one for planned in searches(arguments.runs).values() for one in planned], arguments.jobs)
-        points = chosen(arguments.runs)
-        run(list(trainings(arguments.runs, points, datasets).values()), arguments.jobs)
+        if not arguments.collect:
+            run([one for planned in searches(arguments.runs).values() for one in planned], arguments.jobs)
+            run(list(trainings(arguments.runs, chosen(arguments.runs), datasets).values()), arguments.jobs)
     except Interrupted as error:
         print(error)
     points = chosen(arguments.runs)

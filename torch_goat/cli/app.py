@@ -9,6 +9,7 @@ from torch_goat.cli.console import console, table
 from torch_goat.cli.datasets import datasets
 from torch_goat.cli.demo import demo
 from torch_goat.cli.errors import report, stoppable
+from torch_goat.cli.pid import pid
 from torch_goat.cli.reproduce import reproduce
 from torch_goat.cli.runs import runs
 from torch_goat.cli.train import train
@@ -46,7 +47,7 @@ def backends() -> None:
     console().print(table(["backend", "available", "note"], rows))
 
 
-for command in (train, tune, reproduce, runs, datasets, demo, backends):
+for command in (train, tune, reproduce, runs, datasets, pid, demo, backends):
     app.command()(stoppable(command))
 
 

@@ -261,7 +261,6 @@ def _tasks(graph: Literal["random", "tree"], suffix: str) -> dict[str, Neighborh
     tasks: dict[str, NeighborhoodTask] = {
         f"xor{suffix}": NeighborhoodXOR(graph=graph),
         f"xor-3{suffix}": NeighborhoodXOR(graph=graph, informative=3),
-        f"xor-4{suffix}": NeighborhoodXOR(graph=graph, informative=4),
         f"copy{suffix}": NeighborhoodCopy(graph=graph),
         f"unique{suffix}": NeighborhoodUnique(graph=graph),
         f"count-distinct{suffix}": CountDistinct(graph=graph),
