@@ -79,6 +79,7 @@ def pid(
     Example: goat pid xor
     """
     names, groups, chart = _checked(dataset, groups, values, models, index, chart)
+    torch.set_num_threads(1)  # the networks are so small that a second one only waits
     data = datasets.load(dataset, index=index, data_dir=data_dir)
     exact = _exact(dataset, measure)
     found = _estimate(dataset, data, groups, measure, bins, target_bins, values, pool, seed)

@@ -1,5 +1,4 @@
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import get_args
 
@@ -8,15 +7,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_goat.information.decompose import Measure, decompose
+from torch_goat.information.decompose import Measure
 from torch_goat.information.discretize import quantile_bins
-from torch_goat.information.measures import Array, Correction, Informations, informations
+from torch_goat.information.measures import Array, Correction, Informations, broja_informations, informations
 from torch_goat.information.samples import SmallSampleWarning, as_array, check_size, count, symbols
 from torch_goat.information.sources import EMPTY, Groups, Pool, assign, source_symbols
 from torch_goat.ordering import Ordering
 from torch_goat.settings import nearest
 
-REPETITIONS = {"wb": 1000, "broja": 20}  # of permutations and of the bootstrap, unless told otherwise
+REPETITIONS = {"wb": 1000, "broja": 100}  # of permutations and of the bootstrap, unless told otherwise
 
 
 @dataclass(frozen=True)
@@ -110,10 +109,10 @@ def estimate(
         values: What to know of a neighbour ``[N]`` or ``[N, F]``, if not ``data.x``.
         pool: What of a group is taken, the ``"mean"`` or the ``"max"``.
         ordering: The ordering of ``groups="order"``, as a GOAT layer returns it.
-        measure: ``"wb"`` (Williams and Beer) or ``"broja"``, which takes up to seconds for each repetition.
+        measure: ``"wb"`` (Williams and Beer) or ``"broja"``, which takes longer.
         correction: ``"miller-madow"`` (that of ``"wb"`` unless told), ``"shuffle"`` (takes off what shuffled labels
             give; that of ``"broja"``) or ``"none"``.
-        repetitions: How many permutations, and how many bootstrap samples; 1000, for ``"broja"`` 20.
+        repetitions: How many permutations, and how many bootstrap samples; 1000, for ``"broja"`` 100.
         confidence: The confidence of the interval.
         nodes: Which nodes count, as a mask ``[N]``; all that have a label if not given.
         seed: The seed of groups, clusters, permutations and bootstrap.
@@ -133,8 +132,8 @@ def estimate(
         check_size(int(sample.sum()), table.shape)
     for one in caught:
         warnings.warn(str(one.message), SmallSampleWarning, stacklevel=2)
-    count_ = REPETITIONS[measure] if repetitions is None else repetitions
-    found = _quantities(variables, table, measure, correction, count_, confidence, np.random.default_rng(seed))
+    repetitions = repetitions or REPETITIONS[measure]
+    found = _quantities(variables, table, measure, correction, repetitions, confidence, np.random.default_rng(seed))
     return Estimate(
         unique=(found["unique 1"], found["unique 2"]),
         redundancy=found["redundancy"],
@@ -204,9 +203,6 @@ def _values(data: Data, values: Tensor | None) -> Tensor:
     return found.detach().cpu().float().view(data.num_nodes, -1)
 
 
-Measured = Callable[[Array], Informations]
-
-
 def _quantities(
     variables: list[NDArray[np.int64]],
     table: Array,
@@ -217,7 +213,7 @@ def _quantities(
     generator: np.random.Generator,
 ) -> dict[str, Quantity]:
     def measured(tables: Array) -> Informations:
-        return informations(tables, correction == "miller-madow") if measure == "wb" else _broja(tables)
+        return informations(tables, correction == "miller-madow") if measure == "wb" else broja_informations(tables)
 
     estimated = measured(table[None])
     shuffled = measured(_shuffled(variables, table.shape, repetitions, generator))
@@ -250,14 +246,3 @@ def _shuffled(
     for number in range(repetitions):
         tables[number] = np.bincount(pair + generator.permutation(target), minlength=cells)
     return tables.reshape(-1, *shape)
-
-
-def _broja(tables: Array) -> Informations:
-    """As :func:`informations`, with BROJA's redundancy, one table after the other."""
-    plain = informations(tables)
-    redundancy = []
-    for table in tables:
-        cells = np.argwhere(table > 0)
-        joint = {tuple(cell): table[tuple(cell)] / table.sum() for cell in cells.tolist()}
-        redundancy.append(decompose(joint, measure="broja").redundancy)
-    return plain._replace(redundancy=np.array(redundancy))

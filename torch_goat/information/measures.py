@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Correction = Literal["none", "miller-madow", "shuffle"]
+ROUNDS, SWEEPS = 200, 20  # of the search behind BROJA; they leave less than a thousandth of a bit
 
 
 class Informations(NamedTuple):
@@ -86,3 +87,31 @@ def informations(counts: Array, corrected: bool = False) -> Informations:
     weight = counts.sum(axis=(-3, -2)) / counts.sum(axis=(-3, -2, -1))[..., None]
     means = [(weight * one).sum(axis=-1) for one in (*alone, np.minimum(*alone).clip(min=0))]
     return Informations(means[0], means[1], joint, means[2])
+
+
+def broja_informations(counts: Array) -> Informations:
+    r"""The informations of two sources, their redundancy by BROJA.
+
+    Of all distributions in which each source tells of the target what it does here, the one is taken in which both
+    together tell least; what each has alone beyond that is unique. It is found by turns: the distribution of the
+    sources that fits best, for which the least telling one follows from scaling it to the margins given each value of
+    the target.
+
+    Args:
+        counts: Tables ``[..., S1, S2, T]``.
+    """
+    joint = counts / counts.sum(axis=(-3, -2, -1), keepdims=True)
+    first, second = joint.sum(axis=-2, keepdims=True), joint.sum(axis=-3, keepdims=True)  # each with the target
+    possible = (first > 0) & (second > 0)
+    found = first * second / np.maximum(joint.sum(axis=(-3, -2), keepdims=True), 1e-300)
+    for _ in range(ROUNDS):
+        found = np.where(possible, found.sum(axis=-1, keepdims=True), 0.0)
+        for _ in range(SWEEPS):
+            found = found * _ratio(first, found.sum(axis=-2, keepdims=True))
+            found = found * _ratio(second, found.sum(axis=-3, keepdims=True))
+    plain, least = informations(counts), informations(found).joint
+    return plain._replace(redundancy=np.maximum(plain.first + plain.second - least, 0.0))
+
+
+def _ratio(wanted: Array, there: Array) -> Array:
+    return np.divide(wanted, there, out=np.zeros_like(there), where=there > 0)
