@@ -9,7 +9,9 @@ from torch_goat.information.measures import broja_informations, informations, mu
 
 def tables(shape: tuple[int, ...], number: int = 3) -> np.ndarray:
     generator = np.random.default_rng(0)
-    return generator.multinomial(400, generator.dirichlet(np.full(np.prod(shape), 0.5)), size=number).reshape(-1, *shape)
+    return generator.multinomial(400, generator.dirichlet(np.full(np.prod(shape), 0.5)), size=number).reshape(
+        -1, *shape
+    )
 
 
 def as_dit(table: np.ndarray) -> dit.Distribution:

@@ -118,10 +118,12 @@ def estimate(
         seed: The seed of groups, clusters, permutations and bootstrap.
     """
     correction = _settings(measure, correction, repetitions, confidence)
-    target, labelled = _target(data, target_bins, nodes)
-    known = _values(data, values)
-    group = assign(data, groups, ordering, known, seed)
-    first, second = source_symbols(data, group, known, pool, bins, seed)
+    if not isinstance(data.get("edge_index"), Tensor):
+        raise ValueError("data has no edge_index, so there are no neighbours.")
+    known, edge_index = _values(data, values), data.edge_index.cpu()
+    target, labelled = _target(data, len(known), target_bins, nodes)
+    group = assign(edge_index, groups, ordering, known, seed)
+    first, second = source_symbols(edge_index, group, known, pool, bins, seed)
     sample = labelled & ((first != EMPTY) | (second != EMPTY))
     if not sample.any():
         raise ValueError("no labelled node has a neighbour in a group, so there is nothing to estimate.")
@@ -164,22 +166,20 @@ def _settings(measure: str, correction: Correction | None, repetitions: int | No
     return correction
 
 
-def _target(data: Data, bins: int | None, nodes: Tensor | None) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+def _target(
+    data: Data, num_nodes: int, bins: int | None, nodes: Tensor | None
+) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The label of each node as a symbol, and which nodes have one."""
-    if not isinstance(data.get("edge_index"), Tensor):
-        raise ValueError("data has no edge_index, so there are no neighbours.")
     if not isinstance(data.get("y"), Tensor):
         raise ValueError("data has no labels (data.y), so there is no target.")
     y = as_array(data.y)
-    if y.size != data.num_nodes:
-        raise ValueError(f"data.y must have one label for each of the {data.num_nodes} nodes, got {list(y.shape)}.")
+    if y.size != num_nodes:
+        raise ValueError(f"data.y must have one label for each of the {num_nodes} nodes, got {list(y.shape)}.")
     y = y.reshape(-1)
     known = np.isfinite(y) if y.dtype.kind == "f" else y >= 0
     if nodes is not None:
-        if nodes.shape != (data.num_nodes,) or as_array(nodes).dtype != bool:
-            raise ValueError(
-                f"nodes must be a mask of the {data.num_nodes} nodes, got {nodes.dtype} {list(nodes.shape)}."
-            )
+        if nodes.shape != (num_nodes,) or as_array(nodes).dtype != bool:
+            raise ValueError(f"nodes must be a mask of the {num_nodes} nodes, got {nodes.dtype} {list(nodes.shape)}.")
         known = known & as_array(nodes)
     if not known.any():
         raise ValueError("no node has a label: all of data.y is missing (-1 or NaN).")
@@ -196,11 +196,9 @@ def _values(data: Data, values: Tensor | None) -> Tensor:
     found = data.get("x") if values is None else values
     if not isinstance(found, Tensor):
         raise ValueError("data has no features (data.x); pass values=, a node's degree for instance.")
-    if found.size(0) != data.num_nodes:
-        raise ValueError(f"values must have a row for each of the {data.num_nodes} nodes, got {list(found.shape)}.")
     if not bool(found.isfinite().all()):
         raise ValueError("the features have NaN or infinity; replace them first.")
-    return found.detach().cpu().float().view(data.num_nodes, -1)
+    return found.detach().cpu().float().view(found.size(0), -1)
 
 
 def _quantities(

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import Data
 
 from torch_goat.information.discretize import cluster, quantile_bins
 from torch_goat.information.samples import as_array
@@ -19,11 +18,11 @@ MOST = 32  # different values of a source that may go without bins
 EMPTY = 0  # the symbol of a group that nobody is in
 
 
-def assign(data: Data, groups: Groups | Tensor, ordering: Ordering | None, values: Tensor, seed: int) -> Tensor:
+def assign(edge_index: Tensor, groups: Groups | Tensor, ordering: Ordering | None, values: Tensor, seed: int) -> Tensor:
     """The group of every edge's source in the neighbourhood of its target ``[E]``: 0, 1, or -1 for neither.
 
     Args:
-        data: The graph.
+        edge_index: The edges ``[2, E]``.
         groups: ``"random"`` halves every neighbourhood at random, ``"features"`` separates the neighbours by two
             clusters of all nodes, ``"order"`` sets the first neighbour of an ordering against the rest; or the groups
             themselves.
@@ -31,7 +30,7 @@ def assign(data: Data, groups: Groups | Tensor, ordering: Ordering | None, value
         values: What the clusters are of ``[N, F]``.
         seed: The seed of clusters and halves.
     """
-    source, target = data.edge_index
+    source, target = edge_index
     if isinstance(groups, Tensor):
         if (
             groups.shape != source.shape
@@ -48,7 +47,7 @@ def assign(data: Data, groups: Groups | Tensor, ordering: Ordering | None, value
     if (groups == "order") != (ordering is not None):
         raise ValueError("groups='order' and ordering= belong together; pass both or neither.")
     if ordering is not None:
-        group = _by_order(ordering, source, target, data.num_nodes)
+        group = _by_order(ordering, source, target, len(values))
     elif groups == "features":
         group = torch.from_numpy(cluster(values, 2, seed))[source]
     else:
@@ -87,14 +86,14 @@ def _by_order(ordering: Ordering, source: Tensor, target: Tensor, num_nodes: int
 
 
 def source_symbols(
-    data: Data, group: Tensor, values: Tensor, pool: Pool, bins: int | None, seed: int
+    edge_index: Tensor, group: Tensor, values: Tensor, pool: Pool, bins: int | None, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The two sources of every node as symbols, 0 for a group without neighbours.
 
     What the neighbours of a group have is pooled; both groups share the bins.
 
     Args:
-        data: The graph.
+        edge_index: The edges ``[2, E]``.
         group: The group of each edge ``[E]``.
         values: What a neighbour has ``[N, F]``.
         pool: ``"mean"`` or ``"max"``.
@@ -104,27 +103,27 @@ def source_symbols(
     """
     if pool not in get_args(Pool):
         raise ValueError(f"pool={pool!r} is unknown{nearest(str(pool), get_args(Pool))}")
-    present, pooled = zip(*(_pooled(data, group == number, values, pool) for number in (0, 1)), strict=True)
+    present, pooled = zip(*(_pooled(edge_index[:, group == number], values, pool) for number in (0, 1)), strict=True)
     rows = np.concatenate([part[mask] for part, mask in zip(pooled, present, strict=True)])
     if len(rows) == 0:
         raise ValueError("no node has neighbours in either group, so there are no sources.")
     symbol = _discrete(rows, bins, seed) + 1
-    first, second = (np.full(data.num_nodes, EMPTY) for _ in range(2))
+    first, second = (np.full(len(values), EMPTY) for _ in range(2))
     split = int(present[0].sum())
     first[present[0]], second[present[1]] = symbol[:split], symbol[split:]
     return first, second
 
 
-def _pooled(data: Data, member: Tensor, values: Tensor, pool: Pool) -> tuple[NDArray[np.bool_], NDArray[Any]]:
-    source, target = data.edge_index[:, member]
-    size = torch.bincount(target, minlength=data.num_nodes)
+def _pooled(edge_index: Tensor, values: Tensor, pool: Pool) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+    source, target = edge_index
+    size = torch.bincount(target, minlength=len(values))
     if pool == "mean":
         ones = torch.ones(target.numel(), dtype=values.dtype)
-        shape = (data.num_nodes, data.num_nodes)
+        shape = (len(values), len(values))
         adjacency = torch.sparse_coo_tensor(torch.stack([target, source]), ones, shape, check_invariants=False)
         rows = torch.sparse.mm(adjacency, values) / size.clamp(min=1).view(-1, 1)
     else:
-        rows = torch.zeros(data.num_nodes, values.size(1), dtype=values.dtype)
+        rows = torch.zeros_like(values)
         index = target.view(-1, 1).expand(-1, values.size(1))
         rows.scatter_reduce_(0, index, values[source], "amax", include_self=False)
     return as_array(size > 0), as_array(rows)
