@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_goat import datasets
@@ -24,17 +23,16 @@ from torch_goat.information import (
     decompose,
     estimate,
     predicted_classes,
+    supported_bins,
 )
 from torch_goat.information.charts import bar_chart, check_format
 from torch_goat.information.comparison import EPOCHS, MODELS, fitted, parameters
-from torch_goat.information.samples import ENOUGH
 from torch_goat.models import ModelOptions, Network, build, degree_histogram
 from torch_goat.search import starting_point
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Experiment, TrainingOptions, fit
 
 GROUPS = ("roles", "features", "order", "random")
-MOST_BINS = 8  # of a source, where the sample would allow more
 LEARNING_RATE = 0.01  # of the models on tasks of known information
 
 Groups = Annotated[
@@ -82,7 +80,20 @@ def pid(
     torch.set_num_threads(1)  # the networks are so small that a second one only waits
     data = datasets.load(dataset, index=index, data_dir=data_dir)
     exact = _exact(dataset, measure)
-    found = _estimate(dataset, data, groups, measure, bins, target_bins, values, pool, seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SmallSampleWarning)  # it is printed with the estimate
+        found = measured(
+            dataset,
+            data,
+            groups=groups,
+            measure=measure,
+            bins=bins,
+            target_bins=target_bins,
+            values=values,
+            pool=pool,
+            seed=seed,
+        )
+    _show_estimate(found, dataset, groups, by_degree(data, values))
     captured = {name: _captured(dataset, name, data, seed) for name in names}
     _show_captured(captured, exact.total if exact else None, dataset)
     parts = {name: (one.value, one.low, one.high) for name, one in _parts(found).items()}
@@ -137,28 +148,57 @@ def _exact(dataset: str, measure: str) -> Decomposition | None:
     return exact
 
 
-def _estimate(
-    dataset: str, data: Data, groups: str, measure: str, bins: int, target_bins: int, values: str, pool: str, seed: int
+def measured(
+    dataset: str,
+    data: Data,
+    *,
+    groups: str,
+    measure: str = "wb",
+    bins: int = 0,
+    target_bins: int = 2,
+    values: str = "",
+    pool: str = "mean",
+    seed: int = 0,
 ) -> Estimate:
-    """The estimate on the graph, printed."""
-    real = data.y.is_floating_point()
-    features = data.x
-    if values == "degree" or (not values and _tells_nothing(data.x)):
-        features = torch.bincount(data.edge_index[1], minlength=data.num_nodes).float()
-        say("A neighbour is known by its degree" + ("." if values else ": the features only number the nodes."))
-    options: dict[str, Any] = {"values": features, "pool": pool, "measure": measure, "seed": seed}
-    if groups != "roles":
-        classes = target_bins if real else int(data.y.max()) + 1
-        options["bins"] = bins or _supported(int((data.y >= 0).sum()), classes)
-    if real:
+    """The estimate on a dataset's graph, with what the command chooses where nothing is said.
+
+    Args:
+        dataset: The dataset's name.
+        data: Its graph.
+        groups: One of ``GROUPS``.
+        measure: ``"wb"`` or ``"broja"``.
+        bins: The symbols of a group; 0 is as many as the sample supports.
+        target_bins: Into how many quantiles real labels are cut.
+        values: ``"features"`` or ``"degree"``; ``""`` is the degree where the features only number the nodes.
+        pool: ``"mean"`` or ``"max"``.
+        seed: The seed.
+    """
+    options: dict[str, Any] = {"pool": pool, "measure": measure, "seed": seed}
+    if data.y.is_floating_point():
         options["target_bins"] = target_bins
+    if by_degree(data, values):
+        options["values"] = torch.bincount(data.edge_index[1], minlength=data.num_nodes).float()
+    if groups == "roles":
+        return estimate(data, NEIGHBORHOOD_TASKS[dataset].groups(data), **options)
+    classes = target_bins if data.y.is_floating_point() else int(data.y.max()) + 1
+    options["bins"] = bins or supported_bins(int((data.y >= 0).sum()), classes)
     if groups == "order":
         options["ordering"] = _learned_order(dataset, data, seed)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallSampleWarning)  # printed below
-        found = estimate(data, _roles(data) if groups == "roles" else groups, **options)  # type: ignore[arg-type]
-    alphabet = " x ".join(map(str, found.alphabet))
-    say(f"Estimated on {dataset}: {found.nodes} nodes, groups {groups}, {alphabet} symbols, {found.correction}:")
+    return estimate(data, groups, **options)  # type: ignore[arg-type]
+
+
+def by_degree(data: Data, values: str) -> bool:
+    """Whether a neighbour is known by its degree: as told, or because the features are the identity."""
+    numbered = data.x.size(0) == data.x.size(1) and torch.equal(data.x, torch.eye(data.x.size(0)))
+    return values == "degree" or (not values and numbered)
+
+
+def _show_estimate(found: Estimate, dataset: str, groups: str, degree: bool) -> None:
+    alphabet, what = " x ".join(map(str, found.alphabet)), "its degree" if degree else "its features"
+    say(
+        f"Estimated on {dataset}: {found.nodes} nodes, groups {groups}, a neighbour is known by {what}, {alphabet} "
+        f"symbols, measure {found.measure}, bias corrected by {found.correction}:"
+    )
     rows = [
         [name, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.p_value:.3f}"]
         for name, one in _parts(found).items()
@@ -171,7 +211,6 @@ def _estimate(
     )
     if found.warning:
         say(f"Warning: {found.warning}")
-    return found
 
 
 def _parts(found: Estimate) -> dict[str, Quantity]:
@@ -183,23 +222,6 @@ def _parts(found: Estimate) -> dict[str, Quantity]:
         "synergy": found.synergy,
         "total": found.total,
     }
-
-
-def _tells_nothing(x: Tensor) -> bool:
-    """Whether the features are the identity, which only numbers the nodes."""
-    return x.size(0) == x.size(1) and torch.equal(x, torch.eye(x.size(0)))
-
-
-def _supported(nodes: int, classes: int) -> int:
-    """The most bins with samples enough for each combination; 2 at least."""
-    fitting = [bins for bins in range(2, MOST_BINS + 1) if ENOUGH * (bins + 1) ** 2 * classes <= nodes]
-    return max(fitting, default=2)
-
-
-def _roles(data: Data) -> Tensor:
-    """The groups of a task of known information: the first informative neighbour of a centre, and the others."""
-    source, target = data.role[data.edge_index]
-    return torch.where((target == 0) & (source > 0), (source > 1).long(), -1)
 
 
 def _network(options: ModelOptions, data: Data) -> Network:

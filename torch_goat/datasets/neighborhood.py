@@ -120,6 +120,18 @@ class NeighborhoodTask(ABC):
             joint[key] = joint.get(key, 0.0) + outcome.probability
         return joint
 
+    @staticmethod
+    def groups(data: Data) -> Tensor:
+        """The group of each edge ``[E]`` for :func:`torch_goat.information.estimate`.
+
+        0 where the first informative neighbour speaks to its centre, 1 where another one does, else -1.
+
+        Args:
+            data: A graph that :meth:`make` made.
+        """
+        source, target = data.role[data.edge_index]
+        return torch.where((target == 0) & (source > 0), (source > 1).long(), -1)
+
     def _symbol(self, group: tuple[int, ...], rule: int) -> int:
         number = rule + 1
         for value in group:

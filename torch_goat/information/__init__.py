@@ -4,7 +4,7 @@ from torch_goat.information.captured import captured_information, predicted_clas
 from torch_goat.information.decompose import Decomposition, decompose
 from torch_goat.information.discretize import cluster, quantile_bins
 from torch_goat.information.estimate import Estimate, Quantity, estimate
-from torch_goat.information.samples import SmallSampleWarning
+from torch_goat.information.samples import SmallSampleWarning, supported_bins
 
 __all__ = [
     "Decomposition",
@@ -17,4 +17,5 @@ __all__ = [
     "estimate",
     "predicted_classes",
     "quantile_bins",
+    "supported_bins",
 ]

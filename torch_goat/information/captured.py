@@ -3,6 +3,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import Module
@@ -22,12 +23,12 @@ def captured_information(prediction: Any, label: Any, *, corrected: bool = True)
         prediction: The predicted class of each node ``[n]``.
         label: Its class ``[n]``.
         corrected: Whether the bias of the sample is corrected after Miller and Madow; independent predictions then come
-            out at 0 on average, a little above it or below.
+            out at 0 on average, a little above it or below. It is never more than the label has.
     """
     first, second = symbols(prediction, "the prediction"), symbols(label, "the label")
     if len(first) != len(second) or len(first) == 0:
         raise ValueError(f"there must be a label for each prediction, got {len(first)} and {len(second)}.")
-    return float(mutual_information(count([first, second]), corrected))
+    return min(float(mutual_information(count([first, second]), corrected)), _entropy(second))
 
 
 def predicted_classes(model: Module, data: Data) -> Tensor:
@@ -60,11 +61,6 @@ def load_network(experiment: Experiment, folder: Path, data: Data) -> models.Net
     return network
 
 
-def entropy(label: Any) -> float:
-    """H(label) in bits, the most that can be told of it.
-
-    Args:
-        label: The class of each node ``[n]``.
-    """
-    share = np.bincount(symbols(label, "the label")) / len(label)
+def _entropy(label: NDArray[np.int64]) -> float:
+    share = np.bincount(label) / len(label)
     return float(-(share * np.log2(share)).sum())

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 ENOUGH = 5  # samples for every combination of symbols, below which an estimate is said to be poor
+MOST_BINS = 8  # that are chosen for a source, however large the sample
 
 
 class SmallSampleWarning(UserWarning):
@@ -66,3 +67,15 @@ def check_size(samples: int, shape: Sequence[int]) -> None:
             SmallSampleWarning,
             stacklevel=3,
         )
+
+
+def supported_bins(samples: int, target_symbols: int) -> int:
+    """The most bins of two sources for which a sample is not small, 2 at least and 8 at most.
+
+    Args:
+        samples: The number of samples.
+        target_symbols: The number of symbols of the target.
+    """
+    # A source has one symbol more, that of a group without neighbours.
+    fitting = [bins for bins in range(2, MOST_BINS + 1) if ENOUGH * (bins + 1) ** 2 * target_symbols <= samples]
+    return max(fitting, default=2)
