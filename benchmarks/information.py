@@ -3,13 +3,14 @@
     python benchmarks/information.py --runs build/information --out results/information --jobs 2
 
 Every model is the same network around another layer, as wide as a budget of parameters allows. The depth and the
-learning rate of each are chosen on validation nodes at full synergy, among the same points for all; then every model is
-trained at every mark of the dial, and on parities of 2, 3 and 4 neighbours, on 10 graphs with 10 seeds. Every run has a
-folder below ``--runs``; what is there is not run again, so that the whole can be stopped and continued. Writes
-``information.json``, ``information.md``, ``dial.png`` and ``parity.png`` of what is there.
+learning rate of each are chosen on validation nodes at half and at full synergy, among the same points for all; then
+every model is trained at every mark of the dial, and on parities of 2, 3 and 4 neighbours, on 10 graphs with 10 seeds.
+Every run has a folder below ``--runs``; what is there is not run again, so that the whole can be stopped and continued.
+Writes ``information.json``, ``information.md``, ``dial.png`` and ``parity.png`` of what is there.
 """
 
 import argparse
+import csv
 import datetime
 import json
 import os
@@ -31,9 +32,10 @@ from torch_goat.information.captured import load_network
 from torch_goat.information.charts import curves
 from torch_goat.information.comparison import LAYERS, LEARNING_RATES, MODELS, PARAMETERS, candidates, parameters
 from torch_goat.training import Event, Experiment, Interrupted, PlannedRun, Result, finished, run_plan
+from torch_goat.training.folder import CURVES
 
 SEEDS = range(10)
-SEARCHED_ON = ("synergy-100",)  # graph 0 of these, validation nodes
+SEARCHED_ON = ("synergy-50", "synergy-100")  # graph 0 of these, validation nodes
 GRAPHS = {"random graph": "", "tree": "-tree"}
 PERCENT = {"random graph": SYNERGY_PERCENT, "tree": (0, 50, 100)}
 PARITIES = {2: "xor", 3: "xor-3", 4: "synergy-100"}
@@ -56,16 +58,22 @@ def searches(runs: Path) -> dict[tuple[str, str], list[PlannedRun]]:
 
 
 def chosen(runs: Path) -> dict[str, Experiment]:
-    """The point of each model with the best validation accuracy over the searched graphs; ties go to the first."""
-    best: dict[str, tuple[float, Experiment]] = {}
+    """The point of each model with the best validation accuracy over the searched graphs, then with the lowest loss."""
+    best: dict[str, tuple[tuple[float, float], Experiment]] = {}
     for (model, _), planned in searches(runs).items():
         results = [finished(run.experiment, run.folder) for run in planned]
         if None in results:
             raise SystemExit(f"the search of {model} is not complete; run it again.")
         accuracy = mean(result.metrics["val"]["accuracy"] for result in results if result is not None)
-        if model not in best or accuracy > best[model][0]:
-            best[model] = (accuracy, planned[-1].experiment)
+        quality = (accuracy, -mean(lowest_loss(run.folder) for run in planned))
+        if model not in best or quality > best[model][0]:
+            best[model] = (quality, planned[-1].experiment)
     return {model: experiment for model, (_, experiment) in best.items()}
+
+
+def lowest_loss(folder: Path) -> float:
+    with (folder / CURVES).open() as file:
+        return min(float(line["val_loss"]) for line in csv.DictReader(file))
 
 
 def trainings(
@@ -74,7 +82,7 @@ def trainings(
     """The runs that are compared, by dataset, model and seed; the seed is that of the weights and of the graph."""
     return {
         (dataset, model, seed): PlannedRun(
-            runs / dataset / model / str(seed), replace(point, dataset=dataset, seed=seed, index=seed)
+            runs / dataset / model / slug(point) / str(seed), replace(point, dataset=dataset, seed=seed, index=seed)
         )
         for seed in SEEDS
         for dataset in datasets
