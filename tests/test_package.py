@@ -22,6 +22,7 @@ LINE = [
     "datasets",
     "tabular",
     "training",
+    "information",
     "recipes",
     "search",
     "tables",

@@ -11,6 +11,7 @@ from torch_goat.cli.demo import demo
 from torch_goat.cli.errors import report as report_error
 from torch_goat.cli.errors import stoppable
 from torch_goat.cli.explain import explain
+from torch_goat.cli.pid import pid
 from torch_goat.cli.predict import predict
 from torch_goat.cli.report import report
 from torch_goat.cli.reproduce import reproduce
@@ -50,7 +51,7 @@ def backends() -> None:
     console().print(table(["backend", "available", "note"], rows))
 
 
-for command in (train, predict, explain, report, tune, reproduce, runs, datasets, demo, backends):
+for command in (train, predict, explain, report, tune, reproduce, runs, datasets, pid, demo, backends):
     app.command()(stoppable(command))
 
 

@@ -3,8 +3,33 @@
 from torch_goat.datasets.dataset import Dataset
 from torch_goat.datasets.disease_sim import disease_sim
 from torch_goat.datasets.errors import DataError
+from torch_goat.datasets.neighborhood import (
+    NEIGHBORHOOD_TASKS,
+    CountDistinct,
+    NeighborhoodCopy,
+    NeighborhoodDial,
+    NeighborhoodTask,
+    NeighborhoodUnique,
+    NeighborhoodXOR,
+)
 from torch_goat.datasets.registry import DATASETS, load
 from torch_goat.datasets.structure import betweenness, effective_size
 from torch_goat.datasets.top2 import top2
 
-__all__ = ["DATASETS", "DataError", "Dataset", "betweenness", "disease_sim", "effective_size", "load", "top2"]
+__all__ = [
+    "DATASETS",
+    "NEIGHBORHOOD_TASKS",
+    "CountDistinct",
+    "DataError",
+    "Dataset",
+    "NeighborhoodCopy",
+    "NeighborhoodDial",
+    "NeighborhoodTask",
+    "NeighborhoodUnique",
+    "NeighborhoodXOR",
+    "betweenness",
+    "disease_sim",
+    "effective_size",
+    "load",
+    "top2",
+]

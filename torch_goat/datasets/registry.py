@@ -10,6 +10,7 @@ from torch_geometric.datasets import Amazon, Coauthor, LastFMAsia, Planetoid, We
 from torch_goat.datasets import readers, splits
 from torch_goat.datasets.dataset import Dataset, Generated, Real
 from torch_goat.datasets.disease_sim import disease_sim
+from torch_goat.datasets.neighborhood import NEIGHBORHOOD_TASKS, NeighborhoodTask
 from torch_goat.datasets.planetoid import planetoid_files
 from torch_goat.datasets.raw import RawFile
 from torch_goat.datasets.splits import DrawnSplit, Split
@@ -63,6 +64,21 @@ def _random_graphs(
         protocols={"paper": Split((nodes * 6 // 10, nodes * 2 // 10, nodes * 2 // 10), count=10)},
         note="Generated. The number of edges is the expected one.",
         make=partial(make, num_nodes=nodes, edge_probability=probability),
+    )
+
+
+def _neighborhood(name: str, task: NeighborhoodTask) -> Dataset:
+    edges, centers = round(task.num_edges), task.centers
+    return Generated(
+        name=name,
+        nodes=task.num_nodes,
+        edges=edges,
+        edge_columns=2 * edges,
+        features=task.num_features,
+        classes=task.num_classes,
+        protocols={"generated": Split((centers * 6 // 10, centers * 2 // 10, centers * 2 // 10), count=10)},
+        note="Generated; see docs/information.md. The labelled nodes are a part of all.",
+        make=task.make,
     )
 
 
@@ -299,6 +315,7 @@ _ALL: list[Dataset] = [
         ),
         read=readers.cora_content,
     ),
+    *(_neighborhood(name, task) for name, task in NEIGHBORHOOD_TASKS.items()),
 ]
 
 DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in _ALL}
