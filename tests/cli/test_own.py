@@ -104,8 +104,8 @@ def test_without_a_model_three_are_compared_on_the_same_splits(goat: Goat, table
     configs = [settings.read(Experiment, path / "config.toml") for path in sorted(Path("all").iterdir())]
     assert {(one.index, one.seed) for one in configs} == {(0, 0), (1, 1)}
     assert len({one.tables for one in configs}) == 1
-    for command in ("predict", "explain", "report"):
-        assert f"  goat {command} all/" in ended.out
+    for command in (f"predict {best}", "explain all/goat-", "report all "):
+        assert f"  goat {command}" in ended.out
 
 
 def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_read_them(

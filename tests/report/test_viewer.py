@@ -63,7 +63,7 @@ def case(nodes: int = 320, **options) -> tuple[NamedGraph, torch.Tensor, Orderin
 @pytest.mark.parametrize("options", [{}, {"max_neighbors": 3, "neighbor_selection": "top"}, {"max_neighbors": 2}])
 def test_orders_are_exact_and_coefficients_close(options: dict) -> None:
     named, out, ordering = case(**options)
-    read = Unpacked(viewer.viewer_data(named, out, [ordering], {}, "units"))
+    read = Unpacked(viewer.viewer_data(named, out, [ordering], {}))
     for node in (0, 1, 17, 319):
         for head in range(2):
             sources, weights = read.order(0, head, node)
@@ -75,7 +75,7 @@ def test_orders_are_exact_and_coefficients_close(options: dict) -> None:
 def test_nodes_are_described() -> None:
     named, out, ordering = case()
     effects = {5: [Effect(3, 0.5, 0.1), Effect(2, -0.25, 0.2)], 2: [Effect(9, 1.0, 0.3)]}
-    read = Unpacked(viewer.viewer_data(named, out, [ordering], effects, "units"))
+    read = Unpacked(viewer.viewer_data(named, out, [ordering], effects))
     assert "names" not in read.arrays  # they are the numbers
     assert read.text("classes") == ["a", "b", "c"]
     assert read.arrays["split"][:5].tolist() == [1, 2, 3, 0, 1]
@@ -89,7 +89,7 @@ def test_nodes_are_described() -> None:
 
 def test_without_goat_layers_neighbors_are_listed() -> None:
     named, out, _ = case()
-    read = Unpacked(viewer.viewer_data(named, out, [], {}, "units"))
+    read = Unpacked(viewer.viewer_data(named, out, [], {}))
     sources = named.data.edge_index[0, named.data.edge_index[1] == 17].sort().values
     assert read.neighbors(0, 17).tolist() == sources.tolist()
     assert read.about["heads"] == []
@@ -98,17 +98,17 @@ def test_without_goat_layers_neighbors_are_listed() -> None:
 def test_strange_names_come_back() -> None:
     named, out, ordering = case()
     strange = named._replace(ids=tuple(f"</script><b>{node}\u2028\ud800" for node in named.ids))
-    packed = viewer.viewer_data(strange, out, [ordering], {}, "units")
+    packed = viewer.viewer_data(strange, out, [ordering], {})
     assert set(packed["packed"]) <= set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
     assert Unpacked(packed).text("names")[3] == "</script><b>3\u2028?"
 
 
 def test_what_is_too_much_is_left_out_but_not_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     named, out, ordering = case()
-    whole = viewer.viewer_data(named, out, [ordering], {}, "units")
+    whole = viewer.viewer_data(named, out, [ordering], {})
     limit = int(0.7 * len(whole["packed"]))
     monkeypatch.setattr(viewer, "LIMIT", limit)
-    some = viewer.viewer_data(named, out, [ordering], {17: [], 319: []}, "units")
+    some = viewer.viewer_data(named, out, [ordering], {17: [], 319: []})
     assert len(some["packed"]) <= limit
     assert 2 < some["included"] < 320
     read = Unpacked(some)

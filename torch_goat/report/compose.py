@@ -78,7 +78,8 @@ class Detail:
 def report(place: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path | None = None) -> str:
     """The report on a run or on all runs of a folder, as one page of HTML that needs nothing else.
 
-    The runs on one dataset are compared; the run of the best validation is looked at closely.
+    The runs on one dataset are compared; the run of the best validation is looked at closely. Neighbourhoods are those
+    of the best run whose network learned an order, if there is one.
 
     Args:
         place: A run folder, or a folder that holds some at any depth.
@@ -93,15 +94,14 @@ def report(place: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path
     runs, other_data = on_one_dataset(found)
     rows = _rows(runs, data_dir)
     detail = look_at(rows[0].best, data_dir)
-    graph = Graph.of(detail.named.data)
-    chosen = [detail.named.node(name) for name in nodes] or _furthest(detail)
-    effects = contributions(detail.run.network, detail.named, detail.out, chosen)
-    others = [run.folder for run in runs] if len(runs) > 1 else siblings(detail.run.folder)
-    steady = stability(detail.run, graph, detail.orderings, others, data_dir=data_dir)
-    target = detail.named.target or "the target"
-    unit = "log-odds of the predicted class" if detail.classification else f"units of {target}"
-    viewed = viewer_data(detail.named, detail.out, detail.orderings, effects, unit)
-    viewed["first"] = chosen[0] if chosen else int(detail.named.data.edge_index[1].mode().values)
+    row, reader = _with_order(rows, detail, data_dir)
+    reader_name = words.name(row, reader.run.experiment)
+    chosen = [reader.named.node(name) for name in nodes] or _furthest(reader)
+    effects = contributions(reader.run.network, reader.named, reader.out, chosen)
+    others = [run.folder for run in runs] if len(runs) > 1 else siblings(reader.run.folder)
+    steady = stability(reader.run, Graph.of(reader.named.data), reader.orderings, others, data_dir=data_dir)
+    viewed = viewer_data(reader.named, reader.out, reader.orderings, effects)
+    viewed["first"] = chosen[0] if chosen else int(reader.named.data.edge_index[1].mode().values)
     values = {
         "title": words.title(rows, detail.named),
         "summary": words.summary(rows, detail.named),
@@ -116,8 +116,11 @@ def report(place: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path
         "predictions": _predictions(detail),
         "stability": charts.stability_chart(steady) if steady.epochs else None,
         "seeds_table": words.seeds_table(steady) if steady.seeds else None,
-        "order_notes": words.order_notes(steady, bool(detail.orderings)),
-        "viewer_text": words.viewer_text(detail.named, viewed["included"], bool(detail.orderings), bool(nodes)),
+        "reader": reader_name,
+        "order_notes": words.order_notes(steady, bool(reader.orderings)),
+        "viewer_text": words.viewer_text(
+            reader.named, reader_name, viewed["included"], bool(reader.orderings), bool(nodes)
+        ),
         "cost_table": words.cost_table(rows),
         "environment_table": words.environment_table(detail.run.result),
         "version": torch_goat.__version__,
@@ -133,6 +136,17 @@ def look_at(run: Finished, data_dir: str | Path | None) -> Detail:
     named = opened.graph(data_dir)
     out, orderings = Graph.of(named.data).run_with_orderings(opened.network)
     return Detail(opened, named, out, orderings)
+
+
+def _with_order(rows: Sequence[Row], detail: Detail, data_dir: str | Path | None) -> tuple[Row, Detail]:
+    """The best run whose network learned an order, if there is one, else the best run."""
+    if detail.orderings:
+        return rows[0], detail
+    for row in rows[1:]:
+        options = row.runs[0].experiment.training
+        if "goat" in row.runs[0].experiment.model.name and not options.orderings_files and options.fixed_ordering < 0:
+            return row, look_at(row.best, data_dir)
+    return rows[0], detail
 
 
 def _rows(runs: Sequence[Finished], data_dir: str | Path | None) -> list[Row]:

@@ -51,11 +51,7 @@ class Arrays:
 
 
 def viewer_data(
-    named: NamedGraph,
-    out: torch.Tensor,
-    orderings: Sequence[Ordering],
-    effects: Mapping[int, Sequence[Effect]],
-    unit: str,
+    named: NamedGraph, out: torch.Tensor, orderings: Sequence[Ordering], effects: Mapping[int, Sequence[Effect]]
 ) -> dict[str, Any]:
     """All that the viewer shows, for JSON.
 
@@ -67,14 +63,13 @@ def viewer_data(
         out: The network's output ``[N, C]``.
         orderings: The orders of the network's GOAT layers.
         effects: What neighbours contribute, by node.
-        unit: What contributions are measured in.
     """
     graph = Graph.of(named.data)
     nodes = torch.ones(graph.x.size(0), dtype=torch.bool)
     drawn = torch.rand(graph.x.size(0), generator=torch.Generator().manual_seed(0))
     share = 1.0
     while True:
-        packed = _pack(named, graph, out, orderings, effects, unit, nodes)
+        packed = _pack(named, graph, out, orderings, effects, nodes)
         size = len(packed["packed"])
         if size <= LIMIT or not bool(nodes.any()):
             return packed
@@ -89,7 +84,6 @@ def _pack(
     out: torch.Tensor,
     orderings: Sequence[Ordering],
     effects: Mapping[int, Sequence[Effect]],
-    unit: str,
     nodes: torch.Tensor,
 ) -> dict[str, Any]:
     arrays = Arrays()
@@ -109,6 +103,7 @@ def _pack(
     arrays.add("effect.ptr", np.cumsum([0, *sizes]).astype(np.uint32))
     arrays.add("effect.source", np.array([one.neighbor for node in chosen for one in effects[node]], np.uint32))
     arrays.add("effect.value", np.array([one.contribution for node in chosen for one in effects[node]], np.float32))
+    unit = "log-odds of the predicted class" if named.classes else f"units of {named.target or 'the target'}"
     about = {"heads": heads, "unit": unit, "classification": bool(named.classes), "included": int(nodes.sum())}
     return about | {"scale": SCALE} | arrays.pack()
 

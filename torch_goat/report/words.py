@@ -65,7 +65,8 @@ def _beside(rows: Sequence[Row]) -> str:
         way = f"{abs(difference):.3g} {'above' if difference >= 0 else 'below'}"
     overlap = best.low <= second.high and second.low <= best.high
     doubt = "; their intervals overlap" if overlap else ""
-    return f", {way} {second.label}, the best of {len(others)} other{'s' if len(others) > 1 else ''} by test{doubt}."
+    place = f", the best of the {len(others)} others on these nodes" if len(others) > 1 else ""
+    return f", {way} {second.label}{place}{doubt}."
 
 
 def _guess(best: Row, named: NamedGraph) -> str:
@@ -183,13 +184,11 @@ def order_notes(steady: Stability, ordered: bool) -> list[str]:
     return notes
 
 
-def viewer_text(named: NamedGraph, included: int, ordered: bool, asked: bool) -> str:
+def viewer_text(named: NamedGraph, reader: str, included: int, ordered: bool, asked: bool) -> str:
     """What the viewer shows."""
-    text = "The neighbours of a node"
+    text = f"The neighbours of a node as {reader} reads them"
     if ordered:
-        text += (
-            " in the order in which a head reads them. Bars are attention coefficients, rounded to 1/255 of the largest"
-        )
+        text += ", in the order of each head. Bars are attention coefficients, rounded to 1/255 of the largest"
     text += (
         ". A contribution is what the prediction loses if the neighbour's edges to the node are left out of every layer"
     )
