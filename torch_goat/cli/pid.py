@@ -34,6 +34,8 @@ from torch_goat.training import Experiment, TrainingOptions, fit
 
 GROUPS = ("roles", "features", "order", "random")
 LEARNING_RATE = 0.01  # of the models on tasks of known information
+CHANCE = 0.05  # the p-value above which no share is given
+ORDER_EPOCHS = 200  # for which a GOAT layer learns its order
 
 Groups = Annotated[
     str,
@@ -107,13 +109,15 @@ def _checked(
     """The models to train, the groups and the chart's file, before any work."""
     if dataset not in DATASETS:
         raise SettingsError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
-    DATASETS[dataset].check(index=0 if DATASETS[dataset].splits[DATASETS[dataset].default_split] == 1 else index)
+    DATASETS[dataset].check(index=index)
     known = dataset in NEIGHBORHOOD_TASKS
     groups = groups or ("roles" if known else "features")
     if groups not in GROUPS:
         raise SettingsError(f"there are no groups {groups!r}{nearest(groups, GROUPS)}")
     if groups == "roles" and not known:
         raise SettingsError(f"--groups roles needs a task of known information, but {dataset} is none.")
+    if groups == "order" and DATASETS[dataset].task != "classification":
+        raise SettingsError(f"--groups order trains on classes, but {dataset} has real labels; choose other groups.")
     if values not in ("", "features", "degree"):
         raise SettingsError(f"--values {values} is unknown{nearest(values, ('features', 'degree'))}")
     wanted = models if models is not None else ("all" if known else "none")
@@ -204,11 +208,14 @@ def _show_estimate(found: Estimate, dataset: str, groups: str, degree: bool) -> 
         for name, one in _parts(found).items()
     ]
     console().print(table(["part", "bits", "95 % interval", "p"], rows))
-    share = found.synergy.value / found.total.value if found.total.value > 0 else 0.0
-    say(
-        f"synergy: {found.synergy.value:.3f} bit of {found.total.value:.3f} bit ({100 * share:.0f} %); who looks at "
-        f"one group at a time counts {found.counted:.3f} bit."
-    )
+    total, synergy = found.total, found.synergy
+    if total.p_value > CHANCE:
+        say(f"What these groups tell of the label cannot be told from chance (p = {total.p_value:.3f}).")
+    else:
+        say(
+            f"synergy: {synergy.value:.3f} bit of {total.value:.3f} bit ({100 * synergy.value / total.value:.0f} %); "
+            f"who looks at one group at a time counts {found.counted:.3f} bit."
+        )
     if found.warning:
         say(f"Warning: {found.warning}")
 
@@ -231,12 +238,10 @@ def _network(options: ModelOptions, data: Data) -> Network:
 
 def _learned_order(dataset: str, data: Data, seed: int) -> Any:
     """The order in which the first layer of a trained GOAT reads the neighbours."""
-    if data.y.is_floating_point():
-        raise SettingsError(f"--groups order trains on classes, but {dataset} has real labels; choose other groups.")
     experiment = starting_point(dataset, "goat")
     torch.manual_seed(seed)
     network = _network(experiment.model, data)
-    training = replace(experiment.training, epochs=200, patience=50)
+    training = replace(experiment.training, epochs=ORDER_EPOCHS, patience=50)
     with RunProgress(f"{dataset} goat") as show:
         fit(network, data, training, seed=seed, device="cpu", observer=show)
     with torch.no_grad():
