@@ -77,7 +77,7 @@ def _neighborhood(name: str, task: NeighborhoodTask) -> Dataset:
         features=task.num_features,
         classes=task.num_classes,
         protocols={"generated": Split((centers * 6 // 10, centers * 2 // 10, centers * 2 // 10), count=10)},
-        note="Generated; see docs/information.md. The labelled nodes are a part of all.",
+        note="Generated. The labelled nodes are a part of all.",
         make=task.make,
     )
 
