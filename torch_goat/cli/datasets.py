@@ -32,7 +32,7 @@ def datasets(
 
     With export, write one as tables (nodes.csv, edges.csv and graph.toml) that goat train reads.
 
-    Examples: goat datasets cora; goat datasets export cora tables/cora
+    Example: goat datasets cora; goat datasets export cora tables/cora
     """
     if name == "export":
         _export(dataset, folder, split, index, force, data_dir)

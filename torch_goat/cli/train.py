@@ -67,7 +67,7 @@ def train(
     """Train a model on a dataset or on a graph of yours, in a folder that keeps everything; the same command goes on
     where it was stopped. Without --model, a graph of yours is learned by GOAT, GAT and GraphSAGE side by side.
 
-    Examples: goat train top2 --model goat --set heads=4 --set rnn=gru --seed 3;
+    Example: goat train top2 --model goat --set heads=4 --set rnn=gru --seed 3;
     goat train nodes.csv edges.csv --target label
     """
     changes = {key: value for key, value in (("seed", seed), ("index", index)) if value is not None}
