@@ -131,9 +131,9 @@ def plan(out: Path, tasks: list[str]) -> list[PlannedRun]:
             out / task / name.replace(" ", "-").replace(",", "").replace("'", "") / str(seed),
             replace(experiment, seed=seed, index=seed if task in several else 0),
         )
+        for seed in SEEDS  # outermost, so that a part of the plan is a fair one
         for task in tasks
         for name, experiment in experiments(task).items()
-        for seed in SEEDS
     ]
 
 
