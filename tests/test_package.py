@@ -21,6 +21,7 @@ LINE = [
     "models",
     "datasets",
     "tabular",
+    "loader",
     "training",
     "information",
     "recipes",
