@@ -1,13 +1,16 @@
 """Training on sampled batches of a memory-mapped graph: its speed, its memory, and how busy the GPU is.
 
-The share of the time in which the GPU works is told in three ways, from lenient to strict: the time between the first and
-the last kernel of each step on the GPU's own clock; the time that the same steps take on batches that are on the GPU
-already; and the time in which a kernel runs, from the profiler, over some more steps.
+The share of the time in which the GPU works is told in three ways, from lenient to strict: the time between the first
+and the last kernel of each step, on the GPU's own clock; the time that the same steps take on batches that are on the
+GPU already; and the time in which a kernel runs, from the profiler, over some more steps.
 """
 
 import os
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -21,10 +24,11 @@ from torch_geometric.loader import NodeLoader
 from torch_goat.loader import neighbor_loader
 from torch_goat.models import ModelOptions, build
 
-SEEDS_SHARE = 0.1  # of the nodes, to train on
 WARM = 20  # steps before any is counted
 REPLAYED = 20  # batches that are kept to be trained on again
 PROFILED = 30  # steps under the profiler
+AHEAD = 2  # batches that a worker makes ahead
+SHARED_GIGABYTES = 4  # that processes need to hand batches over
 
 
 @dataclass(frozen=True)
@@ -60,20 +64,18 @@ class Trainer:
 
 def make_loader(graph: power_law.Folder, sizes: Sizes, workers: int, device: torch.device) -> NodeLoader:
     """Batches of nodes in random order, drawn and their features gathered in processes of their own."""
-    ptr, source, x, y = (torch.from_numpy(array) for array in graph)
-    data = Data(x=x, y=y)
-    data.put_edge_index((source, ptr), edge_type=None, layout="csc", size=(sizes.num_nodes, sizes.num_nodes))
+    data = Data(**{name: torch.from_numpy(array) for name, array in graph._asdict().items() if name != "ptr"})
     nodes = torch.randperm(sizes.num_nodes, generator=torch.Generator().manual_seed(0))
     return neighbor_loader(
         data,
         sizes.fanout,
-        input_nodes=nodes[: int(SEEDS_SHARE * sizes.num_nodes)],
+        input_nodes=nodes[: (WARM + sizes.steps + PROFILED) * sizes.batch_size],
         batch_size=sizes.batch_size,
         transform=seeds_alone,
         filter_per_worker=True,
         num_workers=workers,
         pin_memory=device.type == "cuda",
-        prefetch_factor=4 if workers else None,
+        prefetch_factor=AHEAD if workers else None,
     )
 
 
@@ -89,10 +91,13 @@ def measure(options: ModelOptions, sizes: Sizes, folder: Path, device: torch.dev
     generated = time.perf_counter() - started
     print(f"generated in {generated:.1f} s", flush=True)
     trainer = Trainer(options, sizes, device)
-    loader = make_loader(graph, sizes, workers, device)
-    batches = iter(loader)
+    shared = shutil.disk_usage("/dev/shm").free / 1e9 if Path("/dev/shm").exists() else 0.0
+    processes = shared > SHARED_GIGABYTES
+    loader = make_loader(graph, sizes, workers if processes else 0, device)
+    batches = iter(loader) if processes else _threaded(loader, workers)
     kept = _warm_up(trainer, batches)
-    result = asdict(sizes) | {"workers": workers, "generation_seconds": generated}
+    kind = "processes" if processes else "threads"
+    result = asdict(sizes) | {"workers": f"{workers} {kind}", "generation_seconds": generated}
     result |= {"edges_per_batch": _mean(batch.edge_index.size(1) for batch in kept)}
     result |= {"nodes_per_batch": _mean(batch.x.size(0) for batch in kept)}
     result |= _train(trainer, batches, sizes.steps)
@@ -101,6 +106,22 @@ def measure(options: ModelOptions, sizes: Sizes, folder: Path, device: torch.dev
     replay = _replayed(trainer, kept, sizes.steps // 5)
     result |= {"replay_ms_per_step": replay, "busy_by_replay": replay / result["ms_per_step"]}
     return result
+
+
+def _threaded(loader: NodeLoader, workers: int) -> Iterator[Data]:
+    """The loader's batches, made by threads, for a machine whose memory processes cannot share."""
+
+    def made(nodes: list[int]) -> Data:
+        return loader(nodes).pin_memory() if loader.pin_memory else loader(nodes)
+
+    coming: deque[Future[Data]] = deque()
+    with ThreadPoolExecutor(workers) as threads:
+        for nodes in loader.batch_sampler:
+            coming.append(threads.submit(made, nodes))
+            if len(coming) > AHEAD * workers:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()
 
 
 def _mean(values: Iterator[int]) -> float:
@@ -218,7 +239,8 @@ def _profiled(trainer: Trainer, batches: Iterator[Data]) -> float | None:
     try:
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             run()
-        events = [event.time_range for event in profiler.events() if event.device_type.name == "CUDA"]
+        on_gpu = [event for event in profiler.events() if event.device_type.name == "CUDA"]
+        events = [event.time_range for event in on_gpu if not event.name.startswith(("Memcpy", "Memset"))]
     except RuntimeError as error:
         print(f"no profiler: {error}")
         return None

@@ -18,10 +18,10 @@ CLASSES = 40
 
 
 class Folder(NamedTuple):
-    """The graph's arrays, memory-mapped: ``ptr`` and ``source`` are its edges by target, the others its nodes."""
+    """The graph's arrays, memory-mapped."""
 
-    ptr: np.ndarray  # [N + 1], target t has the sources ptr[t] to ptr[t + 1]
-    source: np.ndarray  # [E]
+    ptr: np.ndarray  # [N + 1], target t has the edges ptr[t] to ptr[t + 1]
+    edge_index: np.ndarray  # [2, E], sorted by target
     x: np.ndarray | None  # [N, F]
     y: np.ndarray | None  # [N]
 
@@ -45,11 +45,13 @@ def _uniform(value: np.uint64) -> float:
 
 
 @numba.njit(parallel=True)
-def _draw_sources(source: np.ndarray, num_nodes: int, step: int, seed: int, exponent: float) -> None:
-    power = 1.0 / (1.0 - exponent)
-    for edge in numba.prange(source.size):
+def _draw_edges(edge_index: np.ndarray, ptr: np.ndarray, step: int, seed: int, exponent: float) -> None:
+    num_nodes, power = ptr.size - 1, 1.0 / (1.0 - exponent)
+    for edge in numba.prange(edge_index.shape[1]):
         rank = int(num_nodes * _uniform(np.uint64(edge) ^ (np.uint64(seed) << np.uint64(48))) ** power)
-        source[edge] = rank * step % num_nodes
+        edge_index[0, edge] = rank * step % num_nodes
+    for target in numba.prange(num_nodes):
+        edge_index[1, ptr[target] : ptr[target + 1]] = target
 
 
 @numba.njit(parallel=True)
@@ -88,8 +90,8 @@ def generate(folder: Path, num_nodes: int, num_edges: int, num_features: int = 0
     folder.mkdir(parents=True, exist_ok=True)
     ptr, step = pointers(num_nodes, num_edges)
     np.save(folder / "ptr.npy", ptr)
-    source = open_memmap(folder / "source.npy", "w+", np.int64, (num_edges,))
-    _draw_sources(source, num_nodes, step, seed, EXPONENT)
+    edge_index = open_memmap(folder / "edge_index.npy", "w+", np.int64, (2, num_edges))
+    _draw_edges(edge_index, ptr, step, seed, EXPONENT)
     if num_features:
         x = open_memmap(folder / "x.npy", "w+", np.float32, (num_nodes, num_features))
         y = open_memmap(folder / "y.npy", "w+", np.int64, (num_nodes,))
@@ -98,7 +100,7 @@ def generate(folder: Path, num_nodes: int, num_edges: int, num_features: int = 0
 
 
 def opened(folder: Path) -> Folder:
-    """The graph in a folder, mapped into memory and not read; what is written to the arrays does not reach the files."""
+    """The graph in a folder, mapped into memory and not read; what is written there does not reach the files."""
     return Folder(*(_mapped(folder / f"{name}.npy") for name in Folder._fields))
 
 

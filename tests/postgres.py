@@ -48,7 +48,9 @@ def free_port() -> int:
 def programs() -> Path | None:
     """Where the server's programs are; Debian does not put them into the path."""
     found = shutil.which("initdb")
-    folders = [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    folders = (
+        [Path(found).resolve().parent] if found else sorted(Path("/usr/lib/postgresql").glob("*/bin"), reverse=True)
+    )
     return next((folder for folder in folders if (folder / "postgres").exists()), None)
 
 
@@ -70,7 +72,9 @@ def postgres() -> Iterator[Postgres]:
         port = free_port()
         options = ["-c", f"port={port}", "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={folder}"]
         options += ["-c", "fsync=off"]
-        server = subprocess.Popen([where / "postgres", "-D", data, *options], cwd=folder, stderr=subprocess.PIPE, **user)
+        server = subprocess.Popen(
+            [where / "postgres", "-D", data, *options], cwd=folder, stderr=subprocess.PIPE, **user
+        )
         assert server.stderr is not None
         try:
             for line in server.stderr:

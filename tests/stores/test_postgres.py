@@ -91,8 +91,9 @@ def test_tensors_are_listed_replaced_and_removed(features: PostgresFeatureStore)
     assert features.get_tensor_size(attribute(group="paper")) == (4, 1)
     assert features.remove_tensor(attribute())
     assert not features.remove_tensor(attribute())
-    with pytest.raises(KeyError):
+    with pytest.raises(StoreError, match="has no 'x'; put it there first") as caught:
         features.get_tensor(attribute())
+    check_sentence(caught.value)
 
 
 def random_edges(num_nodes: int = 60, num_edges: int = 400) -> Tensor:
@@ -100,7 +101,9 @@ def random_edges(num_nodes: int = 60, num_edges: int = 400) -> Tensor:
 
 
 @pytest.mark.parametrize("layout", ["coo", "csr", "csc"])
-def test_edges_come_back_grouped_by_target(graph: PostgresGraphStore, layout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_edges_come_back_grouped_by_target(
+    graph: PostgresGraphStore, layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("torch_goat.stores.graph._PIECE", 7)
     data = Data(edge_index=random_edges(), num_nodes=60)
     row, column, _ = getattr(data, layout)()
@@ -129,17 +132,21 @@ def test_edges_of_several_types(graph: PostgresGraphStore) -> None:
         graph.put_edge_index((edges[0], edges[1]), edge_type=kinds[1], layout="coo", size=(3, 3))
     assert graph.remove_edge_index(edge_type=kinds[0], layout="csc")
     assert [one.edge_type for one in graph.get_all_edge_attrs()] == [kinds[1]]
+    with pytest.raises(StoreError, match="has no edges author writes paper; put them there first"):
+        graph.get_edge_index(edge_type=kinds[0], layout="csc")
+    with pytest.raises(ValueError, match="gives edges paper cites paper in the layout 'csc', got 'coo'"):
+        graph.get_edge_index(edge_type=kinds[1], layout="coo")
 
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_batches_from_the_server_are_those_from_memory(
     features: PostgresFeatureStore, graph: PostgresGraphStore, workers: int
 ) -> None:
-    data = Data(x=torch.randn(60, 5), y=torch.arange(60), edge_index=random_edges())
+    edges = random_edges()
+    data = Data(x=torch.randn(60, 5), y=torch.arange(60), edge_index=edges[:, edges[1].argsort(stable=True)])
     features.put_tensor(data.x, attribute("x"))
     features.put_tensor(data.y, attribute("y"))
-    row, column, _ = data.csc()
-    graph.put_edge_index((row, column), edge_type=None, layout="csc", size=(60, 60))
+    graph.put_edge_index((edges[0], edges[1]), edge_type=None, layout="coo", size=(60, 60))
     batches = []
     for source in (data, (features, graph)):
         sampler = NeighborSampler(source, [3, 2], seed=1)
@@ -160,7 +167,10 @@ def test_a_store_travels_without_its_connection(features: PostgresFeatureStore) 
     ("damage", "message"),
     [
         ("DELETE FROM goat_row WHERE number = 4", "gave 2 of 3 rows of 'x'; row 4 is the first that is missing"),
-        ("UPDATE goat_row SET value = 'ab' WHERE number = 5", r"gave 2 bytes for row 5 of 'x', .* be 20: \[5\] of float32"),
+        (
+            "UPDATE goat_row SET value = 'ab' WHERE number = 5",
+            r"gave 2 bytes for row 5 of 'x', .* be 20: \[5\] of float32",
+        ),
         ("UPDATE goat_tensor SET type = 'f8'", r"gave 20 bytes for row 2 of 'x', .* be 40: \[5\] of float64"),
         ("UPDATE goat_tensor SET type = 'O'", r"says that 'x' is 30 rows of \[5\] 'O'"),
         ("ALTER TABLE goat_row RENAME number TO id", "refused 3 rows of 'x': column \"number\" does not exist"),
@@ -234,12 +244,16 @@ def test_a_lost_connection_is_an_error_and_then_another_is_made(features: Postgr
     assert torch.equal(features.get_tensor(attribute("y")), TENSORS["y"])
 
 
-def test_a_worker_hands_on_what_its_store_says(features: PostgresFeatureStore, graph: PostgresGraphStore, address: str) -> None:
+def test_a_worker_hands_on_what_its_store_says(
+    features: PostgresFeatureStore, graph: PostgresGraphStore, address: str
+) -> None:
     features.put_tensor(torch.randn(60, 2), attribute())
     source, target = random_edges()
     graph.put_edge_index((source, target), edge_type=None, layout="coo", size=(60, 60))
     stores = features, graph
-    loader = NodeLoader(stores, NeighborSampler(stores, [2]), input_nodes=torch.arange(60), batch_size=60, num_workers=1)
+    loader = NodeLoader(
+        stores, NeighborSampler(stores, [2]), input_nodes=torch.arange(60), batch_size=60, num_workers=1
+    )
     tell(address, "DELETE FROM goat_row WHERE number = 4")
     with pytest.raises(StoreError, match=r"gave 59 of 60 rows of 'x'; row 4 is"):
         next(iter(loader))
@@ -275,9 +289,7 @@ def test_what_fails_half_way_leaves_nothing(features: PostgresFeatureStore) -> N
         (torch.tensor([0.5]), "by a list of numbers, got float32"),
     ],
 )
-def test_rows_that_are_not_there_are_not_asked_for(
-    features: PostgresFeatureStore, index: Tensor, message: str
-) -> None:
+def test_rows_that_are_not_there_are_not_asked_for(features: PostgresFeatureStore, index: Tensor, message: str) -> None:
     features.put_tensor(TENSORS["x"], attribute())
     with pytest.raises(IndexError, match=message):
         features.get_tensor(attribute(index=index))

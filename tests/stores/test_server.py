@@ -26,4 +26,6 @@ def test_without_a_driver_the_error_says_how_to_get_it(monkeypatch: pytest.Monke
 
 
 def test_the_password_is_not_in_the_name() -> None:
-    assert repr(PostgresGraphStore("postgresql://me:secret@host/x")) == "PostgresGraphStore('postgresql://me:***@host/x')"
+    assert (
+        repr(PostgresGraphStore("postgresql://me:secret@host/x")) == "PostgresGraphStore('postgresql://me:***@host/x')"
+    )

@@ -16,7 +16,7 @@ def one_line(error: BaseException, address: str) -> str:
     """What an error of a database's driver says first, without the password of the address."""
     lines = str(error).strip().splitlines()
     text = lines[0].strip().rstrip(".") if lines else type(error).__name__
-    secrets = [match[2] for pattern in (_IN_FRONT, _BEHIND) for match in pattern.finditer(address)]
-    for secret in sorted({form for secret in secrets for form in (secret, unquote(secret)) if form}, key=len)[::-1]:
+    secrets = {match[2] for pattern in (_IN_FRONT, _BEHIND) for match in pattern.finditer(address) if match[2]}
+    for secret in sorted(secrets | set(map(unquote, secrets)), key=len, reverse=True):
         text = text.replace(secret, "***")
     return text

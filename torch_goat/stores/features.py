@@ -46,7 +46,7 @@ class PostgresFeatureStore(FeatureStore):
     """Features in a PostgreSQL database, a row of the table ``goat_row`` per node.
 
     What a batch needs is asked for by node and in one question per tensor. An answer that is late, incomplete or of
-    another shape is a :class:`~torch_goat.stores.StoreError` that says what was asked for; no batch is ever made of one.
+    another shape is a :class:`~torch_goat.stores.StoreError` that says what was asked for; no batch is ever made of it.
     A tensor is written in one transaction: it is there whole or not at all.
 
     Args:
@@ -79,10 +79,10 @@ class PostgresFeatureStore(FeatureStore):
         self.server.write(f"room for {name}", _writing(rows, kind, attr))
         return True
 
-    def _get_tensor(self, attr: TensorAttr) -> Tensor | None:
+    def _get_tensor(self, attr: TensorAttr) -> Tensor:
         kept = self._kept(attr)
         if kept is None:
-            return None
+            raise StoreError(f"the store {self.server} has no {_name(attr)}; put it there first.")
         asked, inverse = np.unique(_numbers(attr.index, kept), return_inverse=True)
         if len(asked) and not 0 <= asked[0] <= asked[-1] < kept.num_rows:
             wrong = asked[0] if asked[0] < 0 else asked[-1]
@@ -173,8 +173,12 @@ def _numbers(index: Any, kept: _Kept) -> np.ndarray:
     numbers = np.atleast_1d(np.asarray(index))
     if numbers.dtype == bool:
         if numbers.shape != (kept.num_rows,):
-            raise IndexError(f"a mask of shape {list(numbers.shape)} was given for {kept.name} of {kept.num_rows} rows.")
+            raise IndexError(
+                f"a mask of shape {list(numbers.shape)} was given for {kept.name} of {kept.num_rows} rows."
+            )
         return numbers.nonzero()[0]
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise IndexError(f"rows of {kept.name} are asked for by a list of numbers, got {numbers.dtype} {numbers.shape}.")
+        raise IndexError(
+            f"rows of {kept.name} are asked for by a list of numbers, got {numbers.dtype} {numbers.shape}."
+        )
     return numbers.astype(np.int64)

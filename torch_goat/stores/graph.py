@@ -61,12 +61,13 @@ class PostgresGraphStore(GraphStore):
         self.server.write(f"room for {name}", _writing(*_by_target(edge_index, edge_attr), edge_attr))
         return True
 
-    def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
-        kept = self._kept(edge_attr)
-        if kept is None or edge_attr.layout != EdgeLayout.CSC:
-            return None
+    def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor]:
+        kept, name, pieces = self._kept(edge_attr), _name(edge_attr), []
+        if kept is None:
+            raise StoreError(f"the store {self.server} has no {name}; put them there first.")
+        if edge_attr.layout != EdgeLayout.CSC:
+            raise ValueError(f"the store gives {name} in the layout 'csc', got {edge_attr.layout.value!r}.")
         key, num_sources, num_targets, num_edges = kept
-        name, pieces = _name(edge_attr), []
         degree = np.zeros(num_targets, np.int64)
         for start in range(0, num_targets, _PIECE):
             end = min(start + _PIECE, num_targets)
