@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from tests.postgres import postgres  # noqa: F401 (a fixture)
+from tests.postgres import database, postgres  # noqa: F401 (fixtures)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; some tests press Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -86,3 +87,19 @@ def postgres() -> Iterator[Postgres]:
         finally:
             server.send_signal(signal.SIGINT)  # ends the connections too
             server.communicate(timeout=60)
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> str:
+    """The address of a new, empty database."""
+    name = f"goat_{uuid.uuid4().hex}"
+    tell(postgres.address, f"CREATE DATABASE {name}")
+    return postgres.address.replace("/postgres", f"/{name}")
+
+
+def tell(address: str, query: str) -> None:
+    """Does something to a database, behind the back of whoever uses it."""
+    import psycopg
+
+    with psycopg.connect(address, autocommit=True) as connection:
+        connection.execute(query)

@@ -2,7 +2,6 @@
 
 import pickle
 import re
-import uuid
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data, TensorAttr
 from torch_geometric.loader import NodeLoader
 
-from tests.postgres import PASSWORD, Postgres, free_port
+from tests.postgres import PASSWORD, Postgres, free_port, tell
 from torch_goat.loader import NeighborSampler
 from torch_goat.stores import PostgresFeatureStore, PostgresGraphStore, StoreError
 
@@ -20,32 +19,17 @@ pytestmark = pytest.mark.postgres
 
 
 @pytest.fixture
-def address(postgres: Postgres) -> str:
-    """The address of a new, empty database."""
-    name = f"goat_{uuid.uuid4().hex}"
-    with psycopg.connect(postgres.address, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return postgres.address.replace("/postgres", f"/{name}")
-
-
-@pytest.fixture
-def features(address: str) -> Iterator[PostgresFeatureStore]:
-    store = PostgresFeatureStore(address, timeout=1.0)
+def features(database: str) -> Iterator[PostgresFeatureStore]:
+    store = PostgresFeatureStore(database, timeout=1.0)
     yield store
     store.close()
 
 
 @pytest.fixture
-def graph(address: str) -> Iterator[PostgresGraphStore]:
-    store = PostgresGraphStore(address, timeout=1.0)
+def graph(database: str) -> Iterator[PostgresGraphStore]:
+    store = PostgresGraphStore(database, timeout=1.0)
     yield store
     store.close()
-
-
-def tell(address: str, query: str) -> None:
-    """Does something to the database behind a store's back."""
-    with psycopg.connect(address, autocommit=True) as connection:
-        connection.execute(query)
 
 
 def attribute(name: str = "x", index: object = None, group: str | None = None) -> TensorAttr:
@@ -178,10 +162,10 @@ def test_a_store_travels_without_its_connection(features: PostgresFeatureStore) 
     ],
 )
 def test_a_wrong_answer_is_an_error_that_says_what_was_asked(
-    features: PostgresFeatureStore, address: str, damage: str, message: str
+    features: PostgresFeatureStore, database: str, damage: str, message: str
 ) -> None:
     features.put_tensor(TENSORS["x"], attribute())
-    tell(address, damage)
+    tell(database, damage)
     with pytest.raises(StoreError, match=message) as caught:
         features.get_tensor(attribute(index=torch.tensor([5, 2, 4])))
     check_sentence(caught.value)
@@ -195,10 +179,10 @@ def test_a_wrong_answer_is_an_error_that_says_what_was_asked(
         ("UPDATE goat_neighbors SET sources = '\\x0900000000000000' WHERE target = 0", "a node that is none of 2"),
     ],
 )
-def test_wrong_edges_are_an_error(graph: PostgresGraphStore, address: str, damage: str, message: str) -> None:
+def test_wrong_edges_are_an_error(graph: PostgresGraphStore, database: str, damage: str, message: str) -> None:
     edges = torch.tensor([0, 1, 1]), torch.tensor([1, 0, 1])
     graph.put_edge_index(edges, edge_type=None, layout="coo", size=(2, 2))
-    tell(address, damage)
+    tell(database, damage)
     with pytest.raises(StoreError, match=message) as caught:
         graph.csc()
     check_sentence(caught.value)
@@ -224,9 +208,9 @@ def test_a_server_that_hangs_is_late_and_then_answers_again(features: PostgresFe
     assert torch.equal(features.get_tensor(attribute()), TENSORS["x"])
 
 
-def test_a_table_that_is_locked_is_late(features: PostgresFeatureStore, address: str) -> None:
+def test_a_table_that_is_locked_is_late(features: PostgresFeatureStore, database: str) -> None:
     features.put_tensor(TENSORS["x"], attribute())
-    with psycopg.connect(address) as connection:
+    with psycopg.connect(database) as connection:
         connection.execute("LOCK TABLE goat_row")
         with pytest.raises(StoreError, match="did not answer for 1 rows of 'x' within 1 s; allow it more") as caught:
             features.get_tensor(attribute(index=0))
@@ -234,10 +218,10 @@ def test_a_table_that_is_locked_is_late(features: PostgresFeatureStore, address:
     assert torch.equal(features.get_tensor(attribute(index=0)), TENSORS["x"][:1])
 
 
-def test_a_lost_connection_is_an_error_and_then_another_is_made(features: PostgresFeatureStore, address: str) -> None:
+def test_a_lost_connection_is_an_error_and_then_another_is_made(features: PostgresFeatureStore, database: str) -> None:
     features.put_tensor(TENSORS["y"], attribute("y"))
     end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'torch-goat'"
-    tell(address, end)
+    tell(database, end)
     with pytest.raises(StoreError, match=r"broke off the connection when it was asked for the shape of 'y'") as caught:
         features.get_tensor(attribute("y"))
     check_sentence(caught.value)
@@ -245,7 +229,7 @@ def test_a_lost_connection_is_an_error_and_then_another_is_made(features: Postgr
 
 
 def test_a_worker_hands_on_what_its_store_says(
-    features: PostgresFeatureStore, graph: PostgresGraphStore, address: str
+    features: PostgresFeatureStore, graph: PostgresGraphStore, database: str
 ) -> None:
     features.put_tensor(torch.randn(60, 2), attribute())
     source, target = random_edges()
@@ -254,7 +238,7 @@ def test_a_worker_hands_on_what_its_store_says(
     loader = NodeLoader(
         stores, NeighborSampler(stores, [2]), input_nodes=torch.arange(60), batch_size=60, num_workers=1
     )
-    tell(address, "DELETE FROM goat_row WHERE number = 4")
+    tell(database, "DELETE FROM goat_row WHERE number = 4")
     with pytest.raises(StoreError, match=r"gave 59 of 60 rows of 'x'; row 4 is"):
         next(iter(loader))
 
