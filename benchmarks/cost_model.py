@@ -2,10 +2,10 @@
 
     python benchmarks/cost_model.py
 
-prints the tables of ``docs/scale.md``. The bytes and operations are counted from the code, for an LSTM in float32 and the
-kernel ``triton``. Three numbers of the device are taken from ``growth.json``, which was measured on other graphs than
-those that are predicted: what a step takes on next to no graph, how many bytes a second really pass, and how long one
-step of the longest run takes.
+prints the tables of ``docs/scale.md``. The bytes and operations are counted from the code, for an LSTM in float32 and
+the kernel ``triton``. Three numbers of the device are taken from ``growth.json``, which was measured on other graphs
+than those that are predicted: what a step takes on next to no graph, how many bytes a second really pass, and how long
+one step of the longest run takes.
 """
 
 import json
@@ -188,7 +188,7 @@ class Machine:
     """
 
     gpus: int = 8
-    memory: float = 1.5e12
+    memory: float = 0.8e12
     network: float = 50e9
 
 
@@ -253,14 +253,15 @@ def table_of_growth(growth: dict, device: Device) -> str:
     for row in growth["rows"]:
         layer = Layer(growth["features"], row["heads"], growth["width"])
         graph = Graph(row["nodes"], row["edges"], row["largest"])
-        ms, gigabytes = 1e3 * seconds(layer, graph, device), memory(layer, graph) / 1e9
-        measured = [_number(row["ms"]), _ratio(row["ms"], ms), _number(row["gigabytes"])]
-        rows.append(
-            [f"{row['edges']:,}", row["heads"], _number(ms), *measured[:2], _number(gigabytes), measured[2]]
-            + [_ratio(row["gigabytes"], gigabytes)]
-        )
-    header = ["edges", "heads", "model (ms)", "measured (ms)", "measured / model"]
-    return table([*header, "model (GB)", "measured (GB)", "measured / model "], rows)
+        rows.append([f"{row['edges']:,}", row["heads"]])
+        for measured, model in (
+            (row["ms"], 1e3 * seconds(layer, graph, device)),
+            (row["gigabytes"], memory(layer, graph) / 1e9),
+        ):
+            ratio = "-" if measured is None else f"{measured / model:.2f}"
+            rows[-1] += [_number(model), _number(measured), ratio]
+    header = ["edges", "heads", "model (ms)", "measured (ms)", "ratio", "model (GB)", "measured (GB)", "ratio"]
+    return table(header, rows)
 
 
 def table_of_needs(batch: dict, shares: dict[str, float]) -> str:
@@ -276,10 +277,6 @@ def table_of_needs(batch: dict, shares: dict[str, float]) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3g}" if value < 100 else f"{value:.0f}"
-
-
-def _ratio(measured: float | None, model: float) -> str:
-    return "-" if measured is None else f"{measured / model:.2f}"
 
 
 def main() -> None:
