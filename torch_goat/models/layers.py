@@ -27,6 +27,7 @@ from torch_geometric.nn import (
 )
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
+from torch_geometric.utils import add_remaining_self_loops
 
 from torch_goat.models.janossy import JanossyConv
 from torch_goat.nn import GOATConv
@@ -45,6 +46,13 @@ class Place(NamedTuple):
     edge_dim: int | None = None  # the number of edge features, of a kind that reads them
 
 
+class Part(NamedTuple):
+    """What a layer that is given a part of a graph may have to know of the whole."""
+
+    n_id: Tensor  # the numbers of the part's nodes there [n]
+    degree: Tensor | None  # the sizes of their closed neighbourhoods there [n], if any layer asks for them
+
+
 class Kind(NamedTuple):
     """A kind of layer."""
 
@@ -54,6 +62,7 @@ class Kind(NamedTuple):
     last: str = ""  # the kind of the last layer in a network of this one, unless said otherwise; "" is this one
     more: frozenset[str] = frozenset()  # options that it reads besides, as the layer's own constructor names them
     edges: bool = False  # whether it reads edge features
+    whole: str = ""  # what of the whole graph it must be told with a part of it: a field of Part
 
     @property
     def reads(self) -> frozenset[str]:
@@ -67,6 +76,25 @@ class NodeLinear(Linear):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return super().forward(x)
+
+
+class GraphConvolution(GCNConv):
+    """PyG's ``GCNConv``, whose weights are made of degrees, for parts of a graph too."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, degree: Tensor | None = None) -> Tensor:
+        """Runs the layer.
+
+        Args:
+            x: The node features ``[N, in_channels]``.
+            edge_index: The edges ``[2, E]``.
+            degree: The sizes of the nodes' closed neighbourhoods in the graph that this is a part of ``[N]``.
+        """
+        if degree is None:
+            return super().forward(x, edge_index)
+        edge_index, _ = add_remaining_self_loops(edge_index, num_nodes=x.size(0))
+        scale = degree.to(x.dtype).rsqrt()
+        out = self.propagate(edge_index, x=self.lin(x), edge_weight=scale[edge_index].prod(dim=0))
+        return out + self.bias
 
 
 class SumOfHeads(Module):
@@ -112,7 +140,7 @@ def _mlp(place: Place) -> Module:
 
 
 def _gcn(place: Place) -> Module:
-    return GCNConv(place.in_channels, place.out_channels)
+    return GraphConvolution(place.in_channels, place.out_channels)
 
 
 def _sage(aggregator: str, place: Place) -> Module:
@@ -186,15 +214,15 @@ def _goat(
 
 KINDS: dict[str, Kind] = {
     "mlp": Kind("linear maps of each node alone, without the graph", _mlp),
-    "gcn": Kind("graph convolution: the mean over neighbours, weighted by degrees", _gcn),
+    "gcn": Kind("graph convolution: the mean over neighbours, weighted by degrees", _gcn, whole="degree"),
     "sage-mean": Kind("GraphSAGE with the mean over neighbours", partial(_sage, "mean")),
     "sage-max": Kind("GraphSAGE with the maximum over neighbours", partial(_sage, "max")),
-    "sage-lstm": Kind("GraphSAGE with an LSTM that reads all neighbours in a random order", _sage_lstm),
+    "sage-lstm": Kind("GraphSAGE with an LSTM that reads all neighbours in a random order", _sage_lstm, whole="n_id"),
     "gin": Kind("graph isomorphism network: an MLP on the sum over neighbours", _gin),
     "gat": Kind("graph attention", partial(_attention, GATConv), edges=True),
     "gatv2": Kind("graph attention with dynamic scores", partial(_attention, GATv2Conv), edges=True),
     "pna": Kind("principal neighbourhood aggregation: several aggregators, scaled by degree", _pna),
-    "janossy": Kind("Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _janossy),
+    "janossy": Kind("Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _janossy, whole="n_id"),
     "goat": Kind(
         "graph ordering attention",
         partial(_goat, GOATConv),
@@ -202,6 +230,7 @@ KINDS: dict[str, Kind] = {
         last="gat",
         more=frozenset({"mean_residual", "scaling", "state_norm", "state_dropout", "rnn_init"}),
         edges=True,
+        whole="n_id",
     ),
     "goat-paper": Kind(
         "graph ordering attention, the paper's equations exactly",
@@ -209,5 +238,6 @@ KINDS: dict[str, Kind] = {
         bounded=True,
         last="gat",
         edges=True,
+        whole="n_id",
     ),
 }

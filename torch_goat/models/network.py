@@ -7,7 +7,7 @@ from torch.nn import Module, ModuleList
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
-from torch_goat.models.layers import KINDS, Place, build_norm
+from torch_goat.models.layers import KINDS, Part, Place, build_norm
 from torch_goat.models.options import ModelOptions
 from torch_goat.nn import GOATConv, Ordering
 
@@ -98,26 +98,66 @@ class Network(Module):
             raise ValueError(f"orderings has {len(orderings)} entries, but there are {self.num_orderings} GOAT layers.")
         replay = iter(orderings or [None] * self.num_orderings)
         used: list[Ordering] = []
-        if self.encoder is not None:
-            x = self.encoder(x)
-        for number, (layer, kind) in enumerate(zip(self.layers, self.options.kinds, strict=True)):
-            edges = (edge_attr,) if edge_attr is not None and KINDS[kind].edges else ()
-            x = F.dropout(x, p=self.options.dropout, training=self.training)
-            if isinstance(layer, GOATConv):
-                out = layer(x, edge_index, *edges, ordering=next(replay), return_ordering=return_orderings)
-                if return_orderings:
-                    out, ordering = out
-                    used.append(ordering)
-            else:
-                out = layer(x, edge_index, *edges)
-            if self.residuals:
-                out = out + self.residuals[number](x)
-            if number < len(self.norms):
-                out = _ACTIVATIONS[self.options.activation](self.norms[number](out))
-            x = out
-        if self.output is not None:
-            x = self.output(x)
+        x = self.encode(x)
+        for number, layer in enumerate(self.layers):
+            ordering = next(replay) if isinstance(layer, GOATConv) else None
+            x, ordering = self.run_layer(
+                number, x, edge_index, edge_attr, ordering=ordering, return_ordering=return_orderings
+            )
+            if ordering is not None:
+                used.append(ordering)
+        x = self.decode(x)
         return (x, used) if return_orderings else x
+
+    def encode(self, x: Tensor) -> Tensor:
+        """What the first layer reads."""
+        return x if self.encoder is None else self.encoder(x)
+
+    def decode(self, x: Tensor) -> Tensor:
+        """The output, from what the last layer gives."""
+        return x if self.output is None else self.output(x)
+
+    def run_layer(
+        self,
+        number: int,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        *,
+        ordering: Ordering | None = None,
+        return_ordering: bool = False,
+        part: Part | None = None,
+    ) -> tuple[Tensor, Ordering | None]:
+        """A layer with all that belongs to it, dropout before it and the activation after it.
+
+        Args:
+            number: Which layer, from 0.
+            x: The states before it ``[N, channels]``.
+            edge_index: The edges ``[2, E]``.
+            edge_attr: Their features, if the network reads any.
+            ordering: An ordering for a GOAT layer to replay.
+            return_ordering: Whether to return that of a GOAT layer.
+            part: What of the whole graph must be known, if this is a part of one.
+
+        Returns:
+            The states after it, and the ordering if it was asked for and there is one.
+        """
+        layer, kind = self.layers[number], KINDS[self.options.kinds[number]]
+        edges = (edge_attr,) if edge_attr is not None and kind.edges else ()
+        whole = {kind.whole: getattr(part, kind.whole)} if part is not None and kind.whole else {}
+        x = F.dropout(x, p=self.options.dropout, training=self.training)
+        used = None
+        if isinstance(layer, GOATConv):
+            out = layer(x, edge_index, *edges, ordering=ordering, return_ordering=return_ordering, **whole)
+            if return_ordering:
+                out, used = out
+        else:
+            out = layer(x, edge_index, *edges, **whole)
+        if self.residuals:
+            out = out + self.residuals[number](x)
+        if number < len(self.norms):
+            out = _ACTIVATIONS[self.options.activation](self.norms[number](out))
+        return out, used
 
 
 def build(
