@@ -3,7 +3,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from torch_goat.loader.blocks import Block, Blocks
+from torch_goat.loader.blocks import Blocks
 from torch_goat.models import Network
 from torch_goat.models.layers import KINDS, Part
 from torch_goat.nn import GOATConv
@@ -87,8 +87,9 @@ class Inference:
     def _layer(
         self, number: int, states: Tensor, nodes: Tensor, held: Ordering | None, record: list[Ordering] | None
     ) -> Tensor:
-        device = next(self.network.parameters()).device
-        degrees = any(KINDS[kind].whole == "degree" for kind in self.network.options.kinds)
+        weight = next(self.network.parameters())
+        device, kind = weight.device, weight.dtype
+        degrees = KINDS[self.network.options.kinds[number]].whole == "degree"
         out: Tensor | None = None
         given: list[tuple[Tensor, ...]] = []
         for place, block in enumerate(self.blocks.of(nodes)):
@@ -97,9 +98,9 @@ class Inference:
             degree = self.blocks.degree[block.n_id].to(device) if degrees else None
             here, ordering = self.network.run_layer(
                 number,
-                states[block.n_id].to(device),
+                states[block.n_id].to(device, kind),
                 block.edge_index.to(device),
-                self._features(block, device),
+                None if self.edge_attr is None else self.edge_attr[block.e_id].to(device, kind),
                 ordering=None if held is None else self.blocks.take(held, block).to(device),
                 return_ordering=record is not None,
                 part=Part(block.n_id.to(device), degree),
@@ -118,21 +119,18 @@ class Inference:
     def _nothing(self, number: int, states: Tensor) -> Tensor:
         """What a process without blocks adds: the states of no node, in a layer's width."""
         device = next(self.network.parameters()).device
-        alone = states[:1].to(device)
+        alone = states[:1].to(device, next(self.network.parameters()).dtype)
         loop = torch.zeros(2, 1, dtype=torch.long, device=device)
-        edge_attr = None if self.edge_attr is None else self.edge_attr[:1].to(device)
+        edge_attr = None if self.edge_attr is None else self.edge_attr[:1].to(alone)
         part = Part(torch.zeros(1, dtype=torch.long, device=device), torch.ones(1, dtype=torch.long, device=device))
         out, _ = self.network.run_layer(number, alone, loop, edge_attr, part=part)
         return out.cpu().new_zeros(states.size(0), out.size(1))
 
-    def _features(self, block: Block, device: torch.device) -> Tensor | None:
-        return None if self.edge_attr is None else self.edge_attr[block.e_id].to(device)
-
     def _rows(self, run: Callable[[Tensor], Tensor], states: Tensor, nodes: Tensor) -> Tensor:
         """A map of each node's own state."""
-        device, out = next(self.network.parameters()).device, None
+        weight, out = next(self.network.parameters()), None
         for part in nodes.split(_ROWS):
-            here = run(states[part].to(device)).cpu()
+            here = run(states[part].to(weight)).cpu()
             out = here.new_zeros(states.size(0), here.size(1)) if out is None else out
             out[part] = here
         if out is None:

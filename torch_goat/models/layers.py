@@ -27,7 +27,7 @@ from torch_geometric.nn import (
 )
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
-from torch_geometric.utils import add_remaining_self_loops
+from torch_geometric.utils import remove_self_loops
 
 from torch_goat.models.janossy import JanossyConv
 from torch_goat.nn import GOATConv
@@ -51,6 +51,24 @@ class Part(NamedTuple):
 
     n_id: Tensor  # the numbers of the part's nodes there [n]
     degree: Tensor | None  # the sizes of their closed neighbourhoods there [n], if any layer asks for them
+
+
+class Sampled(NamedTuple):
+    """A part of a graph that a sampler drew hop by hop from a batch of nodes, which stand first."""
+
+    n_id: Tensor  # the numbers of its nodes in the graph [n]
+    degree: Tensor | None  # the sizes of their closed neighbourhoods there [n]
+    nodes: list[int]  # how many the batch has, how many the first hop found, the second, ...
+    edges: list[int]  # how many edges were drawn in the first hop, the second, ...
+
+    def before(self, layers: int) -> tuple[Part, int, int]:
+        """What a layer reads that is followed by others: its nodes, how many it computes, and how many edges.
+
+        Args:
+            layers: How many layers there are from this one on.
+        """
+        read, targets, edges = sum(self.nodes[: layers + 1]), sum(self.nodes[:layers]), sum(self.edges[:layers])
+        return Part(self.n_id[:read], None if self.degree is None else self.degree[:read]), targets, edges
 
 
 class Kind(NamedTuple):
@@ -87,14 +105,18 @@ class GraphConvolution(GCNConv):
         Args:
             x: The node features ``[N, in_channels]``.
             edge_index: The edges ``[2, E]``.
-            degree: The sizes of the nodes' closed neighbourhoods in the graph that this is a part of ``[N]``.
+            degree: The sizes of the nodes' closed neighbourhoods in the graph that this is a part of ``[N]``. Where
+                only some of a node's edges are there, each stands for several, so that their sum is right on average.
         """
         if degree is None:
             return super().forward(x, edge_index)
-        edge_index, _ = add_remaining_self_loops(edge_index, num_nodes=x.size(0))
-        scale = degree.to(x.dtype).rsqrt()
-        out = self.propagate(edge_index, x=self.lin(x), edge_weight=scale[edge_index].prod(dim=0))
-        return out + self.bias
+        edge_index, _ = remove_self_loops(edge_index)
+        source, target = edge_index
+        there = torch.bincount(target, minlength=x.size(0)).clamp(min=1)
+        scale, times = degree.to(x.dtype).rsqrt(), (degree - 1).to(x.dtype) / there
+        states = self.lin(x)
+        out = self.propagate(edge_index, x=states, edge_weight=scale[source] * scale[target] * times[target])
+        return out + states * scale.square().view(-1, 1) + self.bias
 
 
 class SumOfHeads(Module):

@@ -7,7 +7,7 @@ from torch.nn import Module, ModuleList
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
-from torch_goat.models.layers import KINDS, Part, Place, build_norm
+from torch_goat.models.layers import KINDS, Part, Place, Sampled, build_norm
 from torch_goat.models.options import ModelOptions
 from torch_goat.nn import GOATConv, Ordering
 
@@ -77,6 +77,7 @@ class Network(Module):
         *,
         orderings: Sequence[Ordering | None] | None = None,
         return_orderings: bool = False,
+        sampled: Sampled | None = None,
     ) -> Any:
         """Runs the network.
 
@@ -86,6 +87,7 @@ class Network(Module):
             edge_attr: Their features ``[E, edge_dim]``, if the network was built to read them.
             orderings: One ordering to replay per GOAT layer (``None``: sort).
             return_orderings: Whether to return ``(out, orderings)``.
+            sampled: How the graph was sampled from a larger one; then the output is that of the batch's own nodes.
         """
         if x.dim() != 2 or x.size(1) != self.in_channels:
             raise ValueError(f"x must have shape [nodes, {self.in_channels}], got {list(x.shape)}.")
@@ -98,11 +100,26 @@ class Network(Module):
             raise ValueError(f"orderings has {len(orderings)} entries, but there are {self.num_orderings} GOAT layers.")
         replay = iter(orderings or [None] * self.num_orderings)
         used: list[Ordering] = []
-        x = self.encode(x)
+        x, part, targets = self.encode(x), None, None
+        if sampled is not None and len(sampled.edges) != len(self.layers):
+            raise ValueError(
+                f"{len(sampled.edges)} hops were sampled, but the network has {len(self.layers)} layers; sample one hop "
+                "for each."
+            )
         for number, layer in enumerate(self.layers):
+            if sampled is not None:  # a layer computes what the next one reads, and reads no more than that takes
+                part, targets, edges = sampled.before(len(self.layers) - number)
+                edge_index, edge_attr = edge_index[:, :edges], None if edge_attr is None else edge_attr[:edges]
             ordering = next(replay) if isinstance(layer, GOATConv) else None
             x, ordering = self.run_layer(
-                number, x, edge_index, edge_attr, ordering=ordering, return_ordering=return_orderings
+                number,
+                x,
+                edge_index,
+                edge_attr,
+                ordering=ordering,
+                return_ordering=return_orderings,
+                part=part,
+                targets=targets,
             )
             if ordering is not None:
                 used.append(ordering)
@@ -127,6 +144,7 @@ class Network(Module):
         ordering: Ordering | None = None,
         return_ordering: bool = False,
         part: Part | None = None,
+        targets: int | None = None,
     ) -> tuple[Tensor, Ordering | None]:
         """A layer with all that belongs to it, dropout before it and the activation after it.
 
@@ -138,6 +156,7 @@ class Network(Module):
             ordering: An ordering for a GOAT layer to replay.
             return_ordering: Whether to return that of a GOAT layer.
             part: What of the whole graph must be known, if this is a part of one.
+            targets: How many nodes, the first ones, are computed; all of them if ``None``.
 
         Returns:
             The states after it, and the ordering if it was asked for and there is one.
@@ -146,15 +165,22 @@ class Network(Module):
         edges = (edge_attr,) if edge_attr is not None and kind.edges else ()
         whole = {kind.whole: getattr(part, kind.whole)} if part is not None and kind.whole else {}
         x = F.dropout(x, p=self.options.dropout, training=self.training)
-        used = None
+        used, own = None, x[:targets]
         if isinstance(layer, GOATConv):
-            out = layer(x, edge_index, *edges, ordering=ordering, return_ordering=return_ordering, **whole)
+            out = layer(
+                x if targets is None else (x, own),
+                edge_index,
+                *edges,
+                ordering=ordering,
+                return_ordering=return_ordering,
+                **whole,
+            )
             if return_ordering:
                 out, used = out
         else:
-            out = layer(x, edge_index, *edges, **whole)
+            out = layer(x, edge_index, *edges, **whole)[:targets]
         if self.residuals:
-            out = out + self.residuals[number](x)
+            out = out + self.residuals[number](own)
         if number < len(self.norms):
             out = _ACTIVATIONS[self.options.activation](self.norms[number](out))
         return out, used
