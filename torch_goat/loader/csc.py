@@ -39,7 +39,12 @@ class CSC(NamedTuple):
                 f"got {type(data).__name__}."
             )
         source, ptr, edge = store.csc()
+        _check(ptr, source)
         return cls(ptr, source, edge)
+
+    def edge_index(self) -> Tensor:
+        """The edges as ``[2, E]``, by target, in memory."""
+        return torch.stack([self.source.long(), torch.repeat_interleave(self.ptr.diff())])
 
 
 def _is_pair(data: Any) -> bool:
@@ -49,6 +54,21 @@ def _is_pair(data: Any) -> bool:
         and isinstance(data[0], FeatureStore)
         and isinstance(data[1], GraphStore)
     )
+
+
+def _check(ptr: Tensor, source: Tensor) -> None:
+    """Refuses what a store or a file gives if it is no graph."""
+    for name, value in (("ptr", ptr), ("source", source)):
+        if value.dim() != 1 or value.dtype not in (torch.int64, torch.int32):
+            raise ValueError(
+                f"the edges by target must be two lists of whole numbers, but {name} is {value.dtype} of shape "
+                f"{list(value.shape)}."
+            )
+    if ptr.numel() == 0 or int(ptr[0]) != 0 or int(ptr[-1]) != source.numel() or not _ascending(ptr):
+        raise ValueError(
+            f"the list that says where each node's edges begin must rise from 0 to their number, {source.numel()}."
+        )
+    check_range("the edges", source, ptr.numel() - 1)
 
 
 def _of_edges(edge_index: Tensor, num_nodes: int) -> CSC:
