@@ -6,12 +6,11 @@ GPU already; and the time in which a kernel runs, from the profiler, over some m
 """
 
 import os
-import shutil
 import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import power_law
@@ -21,14 +20,14 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 
-from torch_goat.loader import neighbor_loader
+from torch_goat.loader import neighbor_loader, open_graph
 from torch_goat.models import ModelOptions, build
+from torch_goat.models.layers import Sampled
 
 WARM = 20  # steps before any is counted
 REPLAYED = 20  # batches that are kept to be trained on again
 PROFILED = 30  # steps under the profiler
 AHEAD = 2  # batches that a worker makes ahead
-SHARED_GIGABYTES = 4  # that processes need to hand batches over
 
 
 @dataclass(frozen=True)
@@ -55,23 +54,22 @@ class Trainer:
 
     def step(self, batch: Data) -> Tensor:
         self.optimizer.zero_grad()
-        out = self.network(batch.x, batch.edge_index)[: batch.y.size(0)]
-        loss = F.cross_entropy(out, batch.y)
+        sampled = Sampled(batch.n_id, None, batch.nodes, batch.edges)
+        loss = F.cross_entropy(self.network(batch.x, batch.edge_index, sampled=sampled), batch.y)
         loss.backward()
         self.optimizer.step()
         return loss.detach()
 
 
-def make_loader(graph: power_law.Folder, sizes: Sizes, workers: int, device: torch.device) -> NodeLoader:
-    """Batches of nodes in random order, drawn and their features gathered in processes of their own."""
-    data = Data(**{name: torch.from_numpy(array) for name, array in graph._asdict().items() if name != "ptr"})
+def make_loader(folder: Path, sizes: Sizes, workers: int, device: torch.device) -> NodeLoader:
+    """Batches of nodes in random order, drawn and their features gathered by workers."""
     nodes = torch.randperm(sizes.num_nodes, generator=torch.Generator().manual_seed(0))
     return neighbor_loader(
-        data,
+        open_graph(folder),
         sizes.fanout,
         input_nodes=nodes[: (WARM + sizes.steps + PROFILED) * sizes.batch_size],
         batch_size=sizes.batch_size,
-        transform=seeds_alone,
+        transform=needed,
         filter_per_worker=True,
         num_workers=workers,
         pin_memory=device.type == "cuda",
@@ -79,37 +77,47 @@ def make_loader(graph: power_law.Folder, sizes: Sizes, workers: int, device: tor
     )
 
 
-def seeds_alone(batch: Data) -> Data:
-    """What training needs of a batch: labels of the seeds, which come first, and no numbers of nodes and edges."""
-    return Data(x=batch.x, edge_index=batch.edge_index, y=batch.y[: batch.batch_size])
+def needed(batch: Data) -> Data:
+    """What training needs of a batch: of the labels those of the seeds, which come first."""
+    sizes = {"nodes": batch.num_sampled_nodes, "edges": batch.num_sampled_edges}
+    return Data(x=batch.x, edge_index=batch.edge_index, y=batch.y[: batch.batch_size], n_id=batch.n_id, **sizes)
 
 
-def measure(options: ModelOptions, sizes: Sizes, folder: Path, device: torch.device, workers: int) -> dict:
-    """Generates the graph, trains, and tells what it took."""
+def generate(sizes: Sizes, folder: Path) -> float:
+    """Writes the graph; gives the seconds that it took."""
     started = time.perf_counter()
-    graph = power_law.generate(folder, sizes.num_nodes, sizes.num_edges, sizes.num_features)
-    generated = time.perf_counter() - started
-    print(f"generated in {generated:.1f} s", flush=True)
+    power_law.generate(folder, sizes.num_nodes, sizes.num_edges, sizes.num_features)
+    return time.perf_counter() - started
+
+
+def measure(
+    options: ModelOptions, sizes: Sizes, folder: Path, device: torch.device, workers: int, processes: bool
+) -> dict:
+    """Trains on the graph in a folder, and tells what it took.
+
+    Args:
+        options: The network.
+        sizes: The graph and the batches.
+        folder: The graph's folder.
+        device: Where the network is.
+        workers: How many workers make batches.
+        processes: Whether these are processes, as in PyTorch's loader, or threads.
+    """
     trainer = Trainer(options, sizes, device)
-    shared = shutil.disk_usage("/dev/shm").free / 1e9 if Path("/dev/shm").exists() else 0.0
-    processes = shared > SHARED_GIGABYTES
-    loader = make_loader(graph, sizes, workers if processes else 0, device)
+    loader = make_loader(folder, sizes, workers if processes else 0, device)
     batches = iter(loader) if processes else _threaded(loader, workers)
     kept = _warm_up(trainer, batches)
-    kind = "processes" if processes else "threads"
-    result = asdict(sizes) | {"workers": f"{workers} {kind}", "generation_seconds": generated}
+    result = {"nodes_per_batch": _mean(batch.x.size(0) for batch in kept)}
     result |= {"edges_per_batch": _mean(batch.edge_index.size(1) for batch in kept)}
-    result |= {"nodes_per_batch": _mean(batch.x.size(0) for batch in kept)}
     result |= _train(trainer, batches, sizes.steps)
     if device.type == "cuda":
         result["busy_by_profiler"] = _profiled(trainer, batches)
     replay = _replayed(trainer, kept, sizes.steps // 5)
-    result |= {"replay_ms_per_step": replay, "busy_by_replay": replay / result["ms_per_step"]}
-    return result
+    return result | {"replay_ms_per_step": replay, "busy_by_replay": replay / result["ms_per_step"]}
 
 
 def _threaded(loader: NodeLoader, workers: int) -> Iterator[Data]:
-    """The loader's batches, made by threads, for a machine whose memory processes cannot share."""
+    """The loader's batches, made by threads: they hand nothing over, and leave Python's lock while they work."""
 
     def made(nodes: list[int]) -> Data:
         return loader(nodes).pin_memory() if loader.pin_memory else loader(nodes)
@@ -139,7 +147,8 @@ def _warm_up(trainer: Trainer, batches: Iterator[Data]) -> list[Data]:
 
 def _train(trainer: Trainer, batches: Iterator[Data], steps: int) -> dict:
     """The steps that count."""
-    clock, memory, losses, waited, edges = _Clock(trainer.device), [], [], 0.0, 0
+    clock, losses, waited, edges = _Clock(trainer.device), [], 0.0, 0
+    memory: dict[str, list[float]] = {}
     if trainer.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
     clock.wait()
@@ -153,7 +162,8 @@ def _train(trainer: Trainer, batches: Iterator[Data], steps: int) -> dict:
         with clock:
             losses.append(trainer.step(batch))
         if (number + 1) % (steps // 5) == 0:
-            memory.append({"step": number + 1, **_memory(trainer.device, batches)})
+            for where, gigabytes in _memory(trainer.device, batches).items():
+                memory.setdefault(where, []).append(gigabytes)
     clock.wait()
     wall = time.perf_counter() - started
     tenth = max(1, steps // 10)
@@ -165,7 +175,7 @@ def _train(trainer: Trainer, batches: Iterator[Data], steps: int) -> dict:
         "busy_by_events": clock.seconds() / wall,
         "first_loss": float(torch.stack(losses[:tenth]).mean()),
         "last_loss": float(torch.stack(losses[-tenth:]).mean()),
-        "rows": memory,
+        **memory,  # after each fifth of the steps
     }
 
 
@@ -222,7 +232,8 @@ def _replayed(trainer: Trainer, kept: list[Data], steps: int) -> float:
     started = time.perf_counter()
     for number in range(steps):
         batch = kept[number % len(kept)]
-        trainer.step(Data(x=batch.x, edge_index=batch.edge_index.clone(), y=batch.y))  # as a graph never seen before
+        batch.edge_index = batch.edge_index.clone()  # as a graph never seen before
+        trainer.step(batch)
     clock.wait()
     return 1e3 * (time.perf_counter() - started) / steps
 

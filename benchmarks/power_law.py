@@ -18,16 +18,19 @@ CLASSES = 40
 
 
 class Folder(NamedTuple):
-    """The graph's arrays, memory-mapped."""
+    """The graph's edges, memory-mapped."""
 
-    ptr: np.ndarray  # [N + 1], target t has the edges ptr[t] to ptr[t + 1]
-    edge_index: np.ndarray  # [2, E], sorted by target
-    x: np.ndarray | None  # [N, F]
-    y: np.ndarray | None  # [N]
+    indptr: np.ndarray  # [N + 1], target t has the sources indices[indptr[t] : indptr[t + 1]]
+    indices: np.ndarray  # [E]
 
     @property
     def largest_degree(self) -> int:
-        return int(np.diff(self.ptr).max())
+        return int(np.diff(self.indptr).max())
+
+    @property
+    def edge_index(self) -> np.ndarray:
+        """All edges, in memory ``[2, E]``."""
+        return np.stack([self.indices, np.repeat(np.arange(len(self.indptr) - 1), np.diff(self.indptr))])
 
 
 @numba.njit(inline="always")
@@ -45,13 +48,11 @@ def _uniform(value: np.uint64) -> float:
 
 
 @numba.njit(parallel=True)
-def _draw_edges(edge_index: np.ndarray, ptr: np.ndarray, step: int, seed: int, exponent: float) -> None:
-    num_nodes, power = ptr.size - 1, 1.0 / (1.0 - exponent)
-    for edge in numba.prange(edge_index.shape[1]):
+def _draw_sources(source: np.ndarray, num_nodes: int, step: int, seed: int, exponent: float) -> None:
+    power = 1.0 / (1.0 - exponent)
+    for edge in numba.prange(source.size):
         rank = int(num_nodes * _uniform(np.uint64(edge) ^ (np.uint64(seed) << np.uint64(48))) ** power)
-        edge_index[0, edge] = rank * step % num_nodes
-    for target in numba.prange(num_nodes):
-        edge_index[1, ptr[target] : ptr[target + 1]] = target
+        source[edge] = rank * step % num_nodes
 
 
 @numba.njit(parallel=True)
@@ -78,7 +79,7 @@ def pointers(num_nodes: int, num_edges: int) -> tuple[np.ndarray, int]:
 
 
 def generate(folder: Path, num_nodes: int, num_edges: int, num_features: int = 0, seed: int = 0) -> Folder:
-    """Writes a graph into a folder, and opens it.
+    """Writes a graph into a folder, as ``torch_goat.loader.open_graph`` reads it, and opens its edges.
 
     Args:
         folder: Where; made if it is not there.
@@ -89,20 +90,11 @@ def generate(folder: Path, num_nodes: int, num_edges: int, num_features: int = 0
     """
     folder.mkdir(parents=True, exist_ok=True)
     ptr, step = pointers(num_nodes, num_edges)
-    np.save(folder / "ptr.npy", ptr)
-    edge_index = open_memmap(folder / "edge_index.npy", "w+", np.int64, (2, num_edges))
-    _draw_edges(edge_index, ptr, step, seed, EXPONENT)
+    np.save(folder / "indptr.npy", ptr)
+    source = open_memmap(folder / "indices.npy", "w+", np.int64, (num_edges,))
+    _draw_sources(source, num_nodes, step, seed, EXPONENT)
     if num_features:
         x = open_memmap(folder / "x.npy", "w+", np.float32, (num_nodes, num_features))
         y = open_memmap(folder / "y.npy", "w+", np.int64, (num_nodes,))
         _draw_nodes(x, y, seed, CLASSES)
-    return opened(folder)
-
-
-def opened(folder: Path) -> Folder:
-    """The graph in a folder, mapped into memory and not read; what is written there does not reach the files."""
-    return Folder(*(_mapped(folder / f"{name}.npy") for name in Folder._fields))
-
-
-def _mapped(path: Path) -> np.ndarray | None:
-    return np.load(path, mmap_mode="c") if path.exists() else None
+    return Folder(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in Folder._fields))

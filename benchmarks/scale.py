@@ -13,10 +13,11 @@ import argparse
 import gc
 import json
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import batches
@@ -34,6 +35,7 @@ from torch_goat.nn import GOATConv
 HEADS = 8
 FEATURES = 16  # of the graphs that grow
 CLASSES = 40
+SHARED_GIGABYTES = 4  # that processes need to hand batches over
 TRAIN_SHARE = 0.54  # of the nodes, as in ogbn-arxiv's split
 # Width of a head -> what the networks are called there. The issue's "hidden 64" is 8 heads of 8.
 WIDTHS = {8: "hidden 64 (8 heads of 8)", 64: "8 heads of 64"}
@@ -138,7 +140,7 @@ def _or_out_of_memory(measured: Callable[[], dict]) -> dict:
 
 def _layer(graph: power_law.Folder, heads: int, device: torch.device) -> dict:
     edge_index = torch.from_numpy(graph.edge_index).to(device)
-    num_nodes = len(graph.ptr) - 1
+    num_nodes = len(graph.indptr) - 1
     torch.manual_seed(0)
     layer = GOATConv(FEATURES, WIDTH, heads).to(device)
     x = torch.randn(num_nodes, FEATURES, device=device, requires_grad=True)
@@ -149,11 +151,24 @@ def _layer(graph: power_law.Folder, heads: int, device: torch.device) -> dict:
 
 
 def minibatch(arguments: argparse.Namespace, sizes: Sizes) -> dict:
-    """Training on batches of a graph that is memory-mapped."""
-    options = ModelOptions("goat", hidden_channels=8, heads=HEADS, last="goat")
-    return batches.measure(
-        options, sizes.batches, arguments.folder / "minibatch", torch.device(arguments.device), arguments.workers
-    )
+    """Training on batches of a graph that is memory-mapped, which processes or threads make."""
+    folder, device, rows = arguments.folder / "minibatch", torch.device(arguments.device), []
+    generation = batches.generate(sizes.batches, folder)
+    print(f"generated in {generation:.1f} s", flush=True)
+    shared = shutil.disk_usage("/dev/shm").free / 1e9
+    for width in sizes.widths:
+        options = ModelOptions("goat", hidden_channels=width, heads=HEADS, last="goat")
+        for processes in (True, False):
+            row = {
+                "network": WIDTHS[width],
+                "workers": f"{arguments.workers} {'processes' if processes else 'threads'}",
+            }
+            if processes and shared < SHARED_GIGABYTES:
+                print(f"processes share {shared:.1f} GB, too little to hand over batches.")
+                continue
+            rows.append(row | batches.measure(options, sizes.batches, folder, device, arguments.workers, processes))
+            print(rows[-1], flush=True)
+    return {**asdict(sizes.batches), "generation_seconds": generation, "shared_gigabytes": shared, "rows": rows}
 
 
 MEASUREMENTS = {"arxiv": arxiv, "growth": growth, "minibatch": minibatch}
@@ -165,15 +180,19 @@ def markdown(name: str, result: dict) -> str:
     lines = [f"# Scale: {name}", "", about + ".", ""]
     facts = {key: value for key, value in result.items() if key not in ("environment", "rows")}
     lines += [f"- {key}: {_text(value)}" for key, value in facts.items()]
-    if rows := result.get("rows"):
-        lines += ["", "| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
-        lines += ["| " + " | ".join(_text(value) for value in row.values()) + " |" for row in rows]
+    table = [list(result["rows"][0]), *([_text(value) for value in row.values()] for row in result["rows"])]
+    if len(table) < len(table[0]):  # a line per measure, not per row
+        table = [list(line) for line in zip(*table, strict=True)]
+    lines += ["", *("| " + " | ".join(line) + " |" for line in table)]
+    lines.insert(len(lines) - len(table) + 1, "|" + "---|" * len(table[0]))
     return "\n".join(lines) + "\n"
 
 
 def _text(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_text, value))
     return "-" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
 
 

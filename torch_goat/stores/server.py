@@ -78,6 +78,10 @@ class Server:
         if connection is not None:
             connection.close()
 
+    def __del__(self) -> None:
+        if hasattr(self, "_connections"):
+            self.close()
+
     def _connect(self, what: str) -> "Connection":
         found = self._connections.get(os.getpid())
         if found is not None and not found.closed:
