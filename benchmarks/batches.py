@@ -123,7 +123,7 @@ def _threaded(loader: NodeLoader, workers: int) -> Iterator[Data]:
         return loader(nodes).pin_memory() if loader.pin_memory else loader(nodes)
 
     coming: deque[Future[Data]] = deque()
-    with ThreadPoolExecutor(workers) as threads:
+    with ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(1,)) as threads:
         for nodes in loader.batch_sampler:
             coming.append(threads.submit(made, nodes))
             if len(coming) > AHEAD * workers:
