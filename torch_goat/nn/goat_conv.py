@@ -196,6 +196,7 @@ class GOATConv(MessagePassing):
         *,
         ordering: Ordering | None = None,
         size: tuple[int, int] | None = None,
+        n_id: Tensor | None = None,
         return_attention_weights: bool = False,
         return_ordering: bool = False,
     ) -> Any:
@@ -211,6 +212,8 @@ class GOATConv(MessagePassing):
             ordering: An order to replay instead of sorting, as ``return_ordering=True`` gave it; the coefficients are
                 still computed from the present weights.
             size: The numbers of sources and targets, where ``x`` does not say.
+            n_id: The numbers of the sources in the graph that this is a part of; a random selection of neighbours in
+                evaluation goes by these and is then that of the whole graph.
             return_attention_weights: Also return ``(edge_index, alpha)``: the input edges with self loops appended and
                 their coefficients before dropout ``[E, heads]``, zero where a neighbour was not selected.
             return_ordering: Also return the :class:`~torch_goat.nn.Ordering`.
@@ -227,7 +230,7 @@ class GOATConv(MessagePassing):
                     "an ordering cannot be replayed together with a random selection of neighbours; use "
                     "max_neighbors=None or neighbor_selection='top'."
                 )
-            hood = hood.keep(keep_random(hood, self.max_neighbors, fresh=self.training))
+            hood = hood.keep(keep_random(hood, self.max_neighbors, self.training, n_id))
 
         with torch.autocast(x_src.device.type, enabled=False):
             z_src, score = self._scores(x_src, x_dst, hood)  # [S, K, C], [K, E]
