@@ -1,5 +1,4 @@
 import math
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any

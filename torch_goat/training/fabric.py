@@ -10,7 +10,7 @@ from typing import Any, Final
 import torch
 
 from torch_goat.settings import SettingsError
-from torch_goat.training.processes import Processes, processes
+from torch_goat.training.processes import Processes, join, processes
 
 _MODULES: Final = ("lightning_fabric", "lightning.fabric")  # the same code, in two packages
 
@@ -34,6 +34,7 @@ def make_fabric(device: str, precision: str) -> Any:
         if group.world == 1:
             return module.Fabric(accelerator=kind, devices=devices, precision=precision)
         _check_group(group, kind, number)
+        join("nccl" if kind == "cuda" else "gloo")
         fabric = module.Fabric(
             accelerator=kind, devices=group.here, num_nodes=group.machines, strategy="ddp", precision=precision
         )

@@ -96,6 +96,7 @@ class Experiment:
         model: The network.
         training: How it is trained.
         tables: The files of a graph of one's own.
+        graph: A folder of arrays with a graph of one's own, as :func:`torch_goat.loader.open_graph` opens it.
     """
 
     dataset: str
@@ -105,6 +106,7 @@ class Experiment:
     model: ModelOptions = field(default_factory=ModelOptions)
     training: TrainingOptions = field(default_factory=TrainingOptions)
     tables: Tables | None = None
+    graph: str = ""
 
     def __post_init__(self) -> None:
         if self.index < 0:

@@ -1,6 +1,8 @@
 """Several processes of one training run, as ``torchrun`` starts them."""
 
 import os
+import time
+import uuid
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
@@ -37,6 +39,55 @@ def processes() -> Processes:
             "on each machine (--nproc-per-node)."
         )
     return found
+
+
+def join(backend: str, seconds: float = 600.0) -> None:
+    """Joins the group of processes; each restart of ``torchrun`` makes another group.
+
+    Args:
+        backend: ``"nccl"`` or ``"gloo"``.
+        seconds: How long to wait for the others.
+    """
+    if torch.distributed.is_initialized():
+        return
+    store, rank, world = next(torch.distributed.rendezvous("env://"))
+    name = meet(store, rank, world, seconds)
+    own = torch.distributed.PrefixStore(name, store)
+    torch.distributed.init_process_group(backend, store=own, rank=rank, world_size=world)
+
+
+def meet(store: Any, rank: int, world: int, seconds: float) -> str:
+    """A name for the group that these processes form, other than that of any group before.
+
+    ``torchrun`` keeps its store over restarts, and with it the addresses of processes that are gone. So everyone says
+    who it is until the first process has answered it by that name, and not one that was there before it.
+
+    Args:
+        store: What all processes write to and read from.
+        rank: Which process this is.
+        world: How many there are.
+        seconds: How long to wait for the others.
+    """
+    end, me = time.monotonic() + seconds, uuid.uuid4().hex
+    name = f"goat/group/{store.add('goat/groups', 1)}" if rank == 0 else ""
+    missing = set(range(1, world)) if rank == 0 else {0}
+    while missing:
+        if time.monotonic() > end:
+            raise RuntimeError(
+                f"{len(missing)} of the {world} processes did not come within {seconds:.0f} s; see what they wrote."
+            )
+        if rank == 0:
+            for other in [other for other in missing if store.check([f"goat/here/{other}"])]:
+                store.set(f"goat/answer/{store.get(f'goat/here/{other}').decode()}", name)
+            missing = {other for other in missing if not store.check([f"{name}/{other}"])}
+        else:
+            store.set(f"goat/here/{rank}", me)
+            if store.check([f"goat/answer/{me}"]):
+                name = store.get(f"goat/answer/{me}").decode()
+                store.set(f"{name}/{rank}", "joined")
+                return name
+        time.sleep(0.02)
+    return name
 
 
 def led(fabric: Any, work: Callable[[], T]) -> T:

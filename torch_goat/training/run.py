@@ -15,6 +15,7 @@ from torch_geometric.data import Data
 
 from torch_goat import datasets, models, settings
 from torch_goat.files import write_atomic
+from torch_goat.loader import open_graph
 from torch_goat.ordering import Ordering
 from torch_goat.settings import SettingsError
 from torch_goat.tabular import Schema, load_tables
@@ -185,6 +186,8 @@ def _curves(epochs: Sequence[Epoch]) -> str:
 
 def _graph(experiment: Experiment, data_dir: Path | None) -> tuple[Data, Schema | None]:
     """The graph to train on, and of one's own tables what their columns became."""
+    if experiment.graph:
+        return open_graph(experiment.graph), None
     if experiment.tables is None:
         return _load(experiment.dataset, experiment.split, experiment.index, data_dir), None
     data, _, schema, *_ = load_tables(experiment.tables, experiment.index)
@@ -198,7 +201,9 @@ def _load(dataset: str, split: str, index: int, data_dir: Path | None) -> Data:
 
 def _build(experiment: Experiment, data: Data, task: Task) -> models.Network:
     classes = data.get("num_classes") if task.classification else None
-    degree = models.degree_histogram(data.edge_index, data.num_nodes)
+    degree = None
+    if "pna" in experiment.model.kinds:
+        degree = models.degree_histogram(task.edge_index, data.num_nodes)
     edge_dim = 0 if data.edge_attr is None else data.edge_attr.size(1)
     out_channels = int(classes or task.channels)
     return models.build(experiment.model, data.num_features, out_channels, degree=degree, edge_dim=edge_dim)
