@@ -54,9 +54,7 @@ Fanout = Annotated[
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        "--workers", min=0, help="Processes that make mini-batches ahead; else none on a CPU, up to 4 on a GPU."
-    ),
+    typer.Option("--workers", min=0, help="Threads that make mini-batches ahead; else what suits the machine."),
 ]
 Jobs = Annotated[
     int, typer.Option("--jobs", min=0, help="Runs at a time, each in a process; 0 is one per core, 8 on a GPU.")

@@ -38,7 +38,7 @@ def fit(
         options: How to train; the options on orderings need a run folder and are refused here.
         seed: Seeds every random generator before training, and mini-batches, if given.
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
-        workers: How many processes make mini-batches ahead.
+        workers: How many threads make mini-batches ahead.
         observer: Called after each epoch.
     """
     options = options or TrainingOptions()

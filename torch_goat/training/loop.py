@@ -47,7 +47,7 @@ class Loop:
         fabric: Lightning Fabric.
         orderings: Orderings that the network's GOAT layers hold to.
         seed: The seed of mini-batches.
-        workers: How many processes make mini-batches ahead.
+        workers: How many threads make mini-batches ahead.
     """
 
     def __init__(

@@ -1,8 +1,11 @@
 """How an epoch goes through a graph in mini-batches: sampled in training, exact in evaluation."""
 
 import math
+from collections import deque
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -10,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
 
 from torch_goat.loader import CSC, Blocks, Inference, neighbor_loader
 from torch_goat.loader.draws import batch_key
@@ -25,7 +29,7 @@ from torch_goat.training.task import Task
 class SeedBatches:
     """Which training nodes each step of an epoch is for: all of them once, shuffled, in steps of nearly equal size.
 
-    It is a batch sampler of PyTorch's ``DataLoader`` and gives this process's share of each step.
+    It gives this process's share of each step.
 
     Args:
         count: The number of training nodes.
@@ -42,24 +46,18 @@ class SeedBatches:
                 "one, or 0 for full batches."
             )
         self._count, self._seed, self._rank, self._world = count, seed, rank, world
-        self._steps, self.epoch = math.ceil(count / batch_size), 1
+        self._steps = math.ceil(count / batch_size)
         if count // self._steps < world:
             raise SettingsError(
                 f"{world} processes are too many for {count} training nodes in {self._steps} steps of at most "
                 f"{batch_size}: some would have no node; start fewer or choose a larger batch_size."
             )
 
-    def whole(self) -> tuple[Tensor, ...]:
-        """The places of the nodes of each step among the training nodes, over all processes."""
-        generator = torch.Generator().manual_seed(number_for(self._seed, self.epoch))
-        return torch.randperm(self._count, generator=generator).tensor_split(self._steps)
-
-    def __len__(self) -> int:
-        return self._steps
-
-    def __iter__(self) -> Iterator[list[int]]:
-        for step in self.whole():
-            yield step.tensor_split(self._world)[self._rank].tolist()
+    def of(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """The places among the training nodes of each step's nodes, over all processes, and of this one's share."""
+        generator = torch.Generator().manual_seed(number_for(self._seed, epoch))
+        for step in torch.randperm(self._count, generator=generator).tensor_split(self._steps):
+            yield step, step.tensor_split(self._world)[self._rank]
 
 
 class MiniBatches:
@@ -74,7 +72,7 @@ class MiniBatches:
         options: How to train.
         fabric: Lightning Fabric.
         seed: The seed of every draw.
-        workers: How many processes make batches ahead; with 0 they are made when they are needed.
+        workers: How many threads make batches ahead; with 0 they are made when they are needed.
     """
 
     def __init__(
@@ -90,17 +88,9 @@ class MiniBatches:
         check_fanout_length(fanout, layers)
         self._reads_edges = bool(getattr(network, "edge_dim", 0))
         graph = _inputs(task.data, self._reads_edges)
-        self._loader = neighbor_loader(
-            graph,
-            fanout,
-            input_nodes=nodes,
-            seed=seed,
-            batch_sampler=self._batches,
-            num_workers=workers,
-            persistent_workers=workers > 0,
-            pin_memory=fabric.device.type == "cuda",
-            generator=torch.Generator(),  # of its own: what it draws for its workers changes nothing
-        )
+        self._loader = neighbor_loader(graph, fanout, input_nodes=nodes, seed=seed)
+        # Threads, since processes would copy batches to each other; PyG's own sampler draws in the order of its calls.
+        self._workers = 0 if isinstance(self._loader, NeighborLoader) else workers
         sampler = self._loader.node_sampler
         self._blocks = Blocks(sampler.csc if hasattr(sampler, "csc") else CSC.of(graph))
         self._inference: Inference | None = None
@@ -109,11 +99,18 @@ class MiniBatches:
         )
 
     def steps(self, epoch: int) -> Iterator[Step]:
-        self._batches.epoch = epoch
         torch.manual_seed(number_for(self._seed, epoch, self._rank))  # of dropout
-        count = self._task.train_nodes.numel()
-        for whole, batch in zip(self._batches.whole(), self._loader, strict=True):
-            yield Step(partial(self._loss, batch, whole), whole.numel() / count)
+        count, steps = self._task.train_nodes.numel(), self._batches.of(epoch)
+        if not self._workers:
+            for whole, mine in steps:
+                yield Step(partial(self._loss, self._load(mine), whole), whole.numel() / count)
+            return
+        with ThreadPoolExecutor(self._workers) as pool:
+            ahead = deque((whole, pool.submit(self._load, mine)) for whole, mine in islice(steps, 2 * self._workers))
+            while ahead:
+                whole, batch = ahead.popleft()
+                ahead.extend((new, pool.submit(self._load, mine)) for new, mine in islice(steps, 1))
+                yield Step(partial(self._loss, batch.result(), whole), whole.numel() / count)
 
     def evaluate(self, model: Module) -> Tensor:
         if not isinstance(self._network, Network):
@@ -130,7 +127,12 @@ class MiniBatches:
         return record
 
     def example(self) -> tuple[Tensor, ...]:
-        return self._inputs_of(next(iter(self._loader)))
+        return self._inputs_of(self._load(torch.zeros(1, dtype=torch.long)))
+
+    def _load(self, index: Tensor) -> Data:
+        """The batch of some training nodes."""
+        batch = self._loader(index)
+        return batch.pin_memory() if self._fabric.device.type == "cuda" else batch
 
     def _loss(self, batch: Data, whole: Tensor, model: Module) -> Tensor:
         batch = batch.to(self._fabric.device, non_blocking=True)

@@ -44,7 +44,7 @@ def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool =
     schema = run.schema
     if schema is None:
         raise SettingsError(
-            f"the run in {run.folder} was trained on the graph {run.experiment.dataset!r}, which has no columns to "
+            f"the run in {run.folder} was trained on the dataset {run.experiment.dataset!r}, which has no columns to "
             "read from tables; train on tables (goat datasets export writes them)."
         )
     new = apply_schema(schema, str(nodes), str(edges), join=run.experiment.tables if join else None)

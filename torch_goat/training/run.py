@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
@@ -73,8 +74,8 @@ def train(
         folder: Where; made if it is not there. A folder with another experiment is refused.
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
         data_dir: The folder of the datasets.
-        workers: How many processes make mini-batches ahead; none on a CPU and up to four on a GPU if ``None``. It
-            changes no number.
+        workers: How many threads make mini-batches ahead: up to four on a GPU if ``None``, and one on a CPU that has a
+            core to spare. It changes no number.
         observer: Called after each epoch; a KeyboardInterrupt that it raises ends the run as Ctrl-C does.
     """
     folder = Path(folder)
@@ -166,10 +167,9 @@ def _end(loop: Loop, result: Result, folder: Path) -> None:
 
 
 def _workers(fabric: Any) -> int:
-    """How many processes make mini-batches ahead: a GPU should not wait for them, while a CPU would share its cores."""
-    if fabric.device.type != "cuda":
-        return 0
-    return max(1, min(4, (os.cpu_count() or 1) // processes().here - 1))
+    """How many threads make mini-batches ahead: a GPU should not wait for them, while a CPU shares its cores."""
+    cores = (os.cpu_count() or 1) // processes().here
+    return max(1, min(4, cores - 1)) if fabric.device.type == "cuda" else int(cores > torch.get_num_threads())
 
 
 def _curves(epochs: Sequence[Epoch]) -> str:
