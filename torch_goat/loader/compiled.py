@@ -1,6 +1,7 @@
 """Sampling compiled by numba; :mod:`torch_goat.loader.vectorised` says what it gives."""
 
 import hashlib
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from numba import njit
 from torch_goat.loader import draws
 from torch_goat.loader.vectorised import Sampled
 
-_HALF, _ONE = np.uint64(32), np.uint64(1)
+_HALF, _ONE, _STEP = np.uint64(32), np.uint64(1), draws.STEP
+_mix = njit(nogil=True, inline="always")(draws.mix)
+_kept = threading.local()
 
 
 def _compiled(function: Callable) -> Any:
@@ -23,34 +26,6 @@ def _compiled(function: Callable) -> Any:
         return njit(nogil=True, cache=True)(function)
     except RuntimeError:  # no directory to write to
         return njit(nogil=True)(function)
-
-
-_STEP = draws.STEP
-_mix = njit(nogil=True, inline="always")(draws.mix)
-
-
-@njit(nogil=True, inline="always")
-def _slot(table: np.ndarray, node: np.ndarray, value: int) -> int:
-    """Where a node stands in the table of the batch's nodes, or the free slot where it would."""
-    mask = table.size - 1
-    slot: Any = np.int64(_mix(np.uint64(value)) & np.uint64(mask))
-    while table[slot] >= 0 and node[table[slot]] != value:
-        slot = (slot + 1) & mask
-    return slot
-
-
-@njit(nogil=True)
-def _rebuilt(node: np.ndarray, size: int, wanted: int) -> np.ndarray:
-    """A table of slots, at least twice as many as nodes."""
-    slots = 64
-    while slots < 2 * wanted:
-        slots *= 2
-    table = np.full(slots, -1, np.int64)
-    for place in range(size):
-        slot = _slot(table, node, node[place])
-        if table[slot] < 0:
-            table[slot] = place
-    return table
 
 
 @njit(nogil=True)
@@ -99,28 +74,27 @@ def _draw(
 
 
 @njit(nogil=True)
-def _number(node: np.ndarray, size: int, table: np.ndarray, row: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
-    """Replaces every node in ``row`` by its place in the batch, at whose end new ones are put."""
+def _number(node: np.ndarray, size: int, where: np.ndarray, row: np.ndarray) -> int:
+    """Replaces every node in ``row`` by its place in the batch, at whose end new ones are put; the new size."""
     for place in range(row.size):
-        slot = _slot(table, node, row[place])
-        if table[slot] < 0:
-            if size == node.size:
-                node = _longer(node, size, 2 * size)
-            node[size], table[slot] = row[place], size
-            size += 1
-            row[place] = size - 1
-            if 2 * size > table.size:
-                table = _rebuilt(node, size, 2 * size)
-        else:
-            row[place] = table[slot]
-    return node, size, table
+        value = row[place]
+        known = where[value]
+        new = known == 0
+        # Without a branch, which would be guessed wrong every other time.
+        here = np.int32(size + 1) if new else known
+        where[value], node[size], row[place] = here, value, here - 1
+        size += new
+    return size
 
 
 @_compiled
-def _sample(ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray) -> Sampled:
-    size, total, begin = seeds.size, 0, 0
-    node = _longer(seeds, size, size + 64)
-    table = _rebuilt(node, size, size + 64)
+def _sample(
+    ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray, where: np.ndarray
+) -> Sampled:
+    size, total, begin, node = seeds.size, 0, 0, seeds
+    for place in range(size):
+        if where[seeds[place]] == 0:
+            where[seeds[place]] = place + 1
     row, column, edge = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
     sizes, counts = np.zeros(fanout.size + 1, np.int64), np.zeros(fanout.size, np.int64)
     sizes[0] = size
@@ -131,12 +105,21 @@ def _sample(ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.n
         _draw(ptr, targets, begin, fanout[hop], key[0], column[total:], edge[total:])
         for place in range(total, room):  # a loop of its own, in which the processor waits for many edges at a time
             row[place] = source[edge[place]]
-        node, size, table = _number(node, size, table, row[total:])
+        node = _longer(node, size, size + room - total + 1)
+        size = _number(node, size, where, row[total:])
         sizes[hop + 1], counts[hop] = size - end, room - total
         total, begin = room, end
+    for place in range(size):
+        where[node[place]] = 0
     return node[:size].copy(), row, column, edge, sizes, counts
 
 
 def sample(ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray) -> Sampled:
-    """As :func:`torch_goat.loader.vectorised.sample`, to the bit."""
-    return _sample(ptr, source, seeds, fanout, key)
+    """As :func:`torch_goat.loader.vectorised.sample`, to the bit.
+
+    Every thread that samples keeps 4 bytes for each node of the graph.
+    """
+    where = getattr(_kept, "where", None)  # the place of each node in the batch, from 1; all 0 between two batches
+    if where is None or where.size < ptr.size:
+        where = _kept.where = np.zeros(ptr.size, np.int32)
+    return _sample(ptr, source, seeds, fanout, key, where)

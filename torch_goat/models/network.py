@@ -103,8 +103,8 @@ class Network(Module):
         x, part, targets = self.encode(x), None, None
         if sampled is not None and len(sampled.edges) != len(self.layers):
             raise ValueError(
-                f"{len(sampled.edges)} hops were sampled, but the network has {len(self.layers)} layers; sample one hop "
-                "for each."
+                f"{len(sampled.edges)} hops were sampled, but the network has {len(self.layers)} layers; sample "
+                "one hop for each."
             )
         for number, layer in enumerate(self.layers):
             if sampled is not None:  # a layer computes what the next one reads, and reads no more than that takes
