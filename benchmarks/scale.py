@@ -37,12 +37,14 @@ FEATURES = 16  # of the graphs that grow
 CLASSES = 40
 SHARED_GIGABYTES = 4  # that processes need to hand batches over
 TRAIN_SHARE = 0.54  # of the nodes, as in ogbn-arxiv's split
-# Width of a head -> what the networks are called there. The "hidden 64" is 8 heads of 8.
+# Width of a head -> what the networks are called there.
 WIDTHS = {8: "hidden 64 (8 heads of 8)", 64: "8 heads of 64"}
 NETWORKS = {
     "GATConv, GATConv": ("gat", ""),
     "GOATConv, GATConv": ("goat", "gat"),
     "GOATConv, GOATConv": ("goat", "goat"),
+    "GOATConv.paper, GATConv": ("goat-paper", "gat"),
+    "GOATConv.paper, GOATConv.paper": ("goat-paper", "goat-paper"),
 }
 
 
@@ -142,7 +144,7 @@ def _layer(graph: power_law.Folder, heads: int, device: torch.device) -> dict:
     edge_index = torch.from_numpy(graph.edge_index).to(device)
     num_nodes = len(graph.indptr) - 1
     torch.manual_seed(0)
-    layer = GOATConv(FEATURES, WIDTH, heads).to(device)
+    layer = GOATConv.paper(FEATURES, WIDTH, heads).to(device)
     x = torch.randn(num_nodes, FEATURES, device=device, requires_grad=True)
     call = step(layer, x, edge_index)
     ms = milliseconds(call, device, budget=1.0)
