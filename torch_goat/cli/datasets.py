@@ -6,7 +6,7 @@ import typer
 
 from torch_goat import datasets as library
 from torch_goat.cli.console import console, say, table
-from torch_goat.cli.options import DataDir
+from torch_goat.cli.options import DataDir, Force
 from torch_goat.datasets import DATASETS, Dataset
 from torch_goat.datasets.cache import cache_folder
 from torch_goat.datasets.dataset import Real
@@ -25,7 +25,7 @@ def datasets(
     ] = None,
     split: Annotated[str, typer.Option("--split", help="Of export: the split protocol; else the dataset's own.")] = "",
     index: Annotated[int, typer.Option("--index", help="Of export: which graph or split, from 0.")] = 0,
-    force: Annotated[bool, typer.Option("--force", help="Of export: replace files that are there.")] = False,
+    force: Force = False,
     data_dir: DataDir = None,
 ) -> None:
     """List the datasets, or show one: its size, its splits, where its files go and where they come from.

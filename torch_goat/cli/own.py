@@ -157,7 +157,7 @@ Runner = Callable[[Experiment, Path], Result]
 
 def compare(
     tables: Tables, graph: "OwnGraph", assignments: Sequence[str], repeats: int, out: Path | None, runner: Runner
-) -> tuple[Path, Path]:
+) -> tuple[Path, Path, Path]:
     """Trains GOAT beside its rivals on the same splits and shows which wins.
 
     Args:
@@ -169,7 +169,7 @@ def compare(
         runner: Trains an experiment in a folder.
 
     Returns:
-        The folder of the best run, and that of the best of GOAT.
+        The folder of the best run, that of the best of GOAT, and the one that holds all runs.
     """
     starts = {}
     for model in MODELS:
@@ -188,7 +188,7 @@ def compare(
     metric = "mse" if graph.schema.task == "regression" else "macro_f1" if unbalanced(graph) else "accuracy"
     _show_comparison(runs, metric, tables)
     winner = max(runs, key=lambda model: _sign(metric) * _summary(runs[model], "val", metric).mean)
-    return _best(runs[winner], metric), _best(runs["goat"], metric)
+    return _best(runs[winner], metric), _best(runs["goat"], metric), root
 
 
 def _best(runs: Sequence[Trained], metric: str) -> Path:
@@ -231,7 +231,7 @@ def _shown(summary: Summary) -> str:
     return f"{summary.mean:.4g}" + ("" if summary.std is None else f" ± {summary.std:.2g}")
 
 
-def show_next(tables: Tables, graph: "OwnGraph", best: Path, ordered: Path | None = None) -> None:
+def show_next(tables: Tables, graph: "OwnGraph", best: Path, ordered: Path | None, whole: Path | None) -> None:
     """Prints the commands that follow, ready to be copied.
 
     Args:
@@ -239,6 +239,7 @@ def show_next(tables: Tables, graph: "OwnGraph", best: Path, ordered: Path | Non
         graph: What was read from them.
         best: The run to go on with.
         ordered: A run whose model learned an order, if there is one.
+        whole: The folder of all runs, if there are several.
     """
     degree = torch.bincount(graph.data.edge_index[1], minlength=graph.data.num_nodes)
     tests = graph.data.test_mask.nonzero().view(-1)
@@ -248,7 +249,7 @@ def show_next(tables: Tables, graph: "OwnGraph", best: Path, ordered: Path | Non
     commands = [["predict", str(best), *files, "-o", "predictions.csv"]]
     if ordered is not None:
         commands.append(["explain", str(ordered), "--node", node])
-    commands.append(["report", str(best), "-o", "report.html"])
+    commands.append(["report", str(whole or best), "-o", "report.html"])
     for command in commands:
         say(f"  goat {shlex.join(command)}")
 

@@ -4,8 +4,8 @@ from typing import Annotated
 import typer
 
 from torch_goat.cli.console import console
+from torch_goat.cli.options import Force, check_new
 from torch_goat.files import write_atomic
-from torch_goat.settings import SettingsError
 from torch_goat.tabular.folder import find_tables
 from torch_goat.training import Predictions, open_run
 from torch_goat.training import predict as apply
@@ -19,14 +19,13 @@ def predict(
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="The CSV file; else the standard output.")
     ] = None,
     join: Annotated[bool, typer.Option("--join", help="The nodes are new ones of the training graph.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file if it is there.")] = False,
+    force: Force = False,
 ) -> None:
     """Predict the target of new nodes, or of another graph, with the probabilities of the classes.
 
     Example: goat predict runs/village-1a2b3c4d/goat-0 nodes.csv edges.csv -o predictions.csv
     """
-    if out is not None and out.exists() and not force:
-        raise SettingsError(f"{out} is there already; name another file or replace it with --force.")
+    check_new(out, force)
     files = find_tables(nodes, edges)
     found = apply(open_run(run), files["nodes"], files["edges"], join=join)
     told = console(stderr=True)

@@ -24,6 +24,8 @@ Recipe = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="The folder; else one in runs/.")]
 
+REASONS = {"epochs": "all that were asked for", "patience": "then no better one came", "diverged": "then it diverged"}
+
 
 def _own(name: str, text: str, **more: Any) -> Any:
     return typer.Option(name, help=text, rich_help_panel="A graph of yours", **more)
@@ -85,9 +87,9 @@ def train(
             raise SettingsError("--split is of named datasets; use --fractions, --split-column or --time-column.")
         tables, graph = read_own(make_tables(dataset, edges, fractions=fractions, **columns), index or 0)
         if model is None and recipe is None:
-            best, ordered = compare(tables, graph, changed, repeats, out, runner)
+            best, ordered, whole = compare(tables, graph, changed, repeats, out, runner)
             say(f"The best run is in {best}")
-            show_next(tables, graph, best, ordered)
+            show_next(tables, graph, best, ordered, whole)
             return
         experiment = own_experiment(tables, graph, model, recipe)
     else:
@@ -102,7 +104,7 @@ def train(
     result, done = _run(experiment, folder, device, data_dir, tensorboard)
     _show(experiment, result, folder, done)
     if tables is not None and graph is not None:
-        show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None)
+        show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None, None)
 
 
 def _run(
@@ -167,7 +169,7 @@ def _show(experiment: Experiment, result: Result, folder: Path, done: bool) -> N
     console().print(table(["split", *metrics], rows))
     say(
         f"{experiment.model.name} on {experiment.dataset} ({experiment.split} {experiment.index}), seed "
-        f"{experiment.seed}: best in epoch {result.best_epoch} of {result.epochs} (stopped by {result.stopped}), "
+        f"{experiment.seed}: best in epoch {result.best_epoch} of {result.epochs} ({REASONS[result.stopped]}), "
         f"{duration(result.seconds)} on {result.device}."
     )
     say(f"{'It was done before; the' if done else 'The'} run is in {folder}")

@@ -104,8 +104,10 @@ class Network(Module):
             edges = (edge_attr,) if edge_attr is not None and KINDS[kind].edges else ()
             x = F.dropout(x, p=self.options.dropout, training=self.training)
             if isinstance(layer, GOATConv):
-                out, ordering = layer(x, edge_index, *edges, ordering=next(replay), return_ordering=True)
-                used.append(ordering)
+                out = layer(x, edge_index, *edges, ordering=next(replay), return_ordering=return_orderings)
+                if return_orderings:
+                    out, ordering = out
+                    used.append(ordering)
             else:
                 out = layer(x, edge_index, *edges)
             if self.residuals:

@@ -1,5 +1,6 @@
 """Columns of a table as the input of a network."""
 
+import shlex
 from collections.abc import Collection, Sequence
 from typing import Final
 
@@ -9,15 +10,14 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from torch_goat.tabular.errors import TableError
 from torch_goat.tabular.schema import Column
-from torch_goat.tabular.source import Source
+from torch_goat.tabular.source import MOSTLY, Source, first_row, shown
 
 MOST_CATEGORIES: Final = 100
 _FEW: Final = 10  # so many different texts are categories, however few rows there are
-_MOSTLY: Final = 0.9  # the share of numbers that makes a column one of numbers
 
 
 def fit_columns(
-    source: Source, frame: pd.DataFrame, names: Sequence[str], train: np.ndarray, categories: Collection[str], hint: str
+    source: Source, frame: pd.DataFrame, names: Sequence[str], train: np.ndarray, categories: Collection[str]
 ) -> tuple[Column, ...]:
     """Finds out what the columns are, from all rows, and their statistics, from the training part.
 
@@ -27,7 +27,6 @@ def fit_columns(
         names: The columns.
         train: Which rows are the training part ``[n]``.
         categories: Columns that hold categories, whatever they look like.
-        hint: What to do about a column of text, with ``{}`` for its name.
     """
     columns, texts = [], []
     for name in names:
@@ -46,8 +45,8 @@ def fit_columns(
             columns.append(_number(name, numbers(source, name, values)[train]))
     if texts:
         name, distinct = texts[0]
-        row = int(np.flatnonzero(frame[name].notna())[0])
-        hints = " ".join(hint.format(text) for text, _ in texts)
+        row = first_row(frame[name].notna())
+        hints = " ".join(f"--drop {shlex.quote(text)}" for text, _ in texts)
         raise TableError(
             f"{source.where(row, name)}: {distinct} different texts in {int(frame[name].notna().sum())} rows are not "
             f"categories but free text, which a network cannot read; leave it out ({hints}) or replace it by numbers."
@@ -78,10 +77,10 @@ def encode(
             out[rows, place + code[rows]] = 1
             unknown = (code < 0) & ~gone
             if unknown.any():
-                row = int(np.flatnonzero(unknown)[0])
+                row = first_row(unknown)
                 notes.append(
-                    f"{source.where(row, column.name)}: {values.iloc[row]!r} is a category that training did not see; "
-                    f"it counts as none of them ({int(unknown.sum())} such cells)."
+                    f"{source.where(row, column.name)}: {shown(values.iloc[row])} is a category that training did not "
+                    f"see; it counts as none of them ({int(unknown.sum())} such cells)."
                 )
         else:
             known = numbers(source, column.name, values)
@@ -90,7 +89,7 @@ def encode(
         if column.missing:
             out[gone, place + column.width - 1] = 1
         elif gone.any():
-            row = int(np.flatnonzero(gone)[0])
+            row = first_row(gone)
             notes.append(
                 f"{source.where(row, column.name)}: a value is missing, which training did not see; "
                 f"it was filled in ({int(gone.sum())} such cells)."
@@ -107,9 +106,9 @@ def numbers(source: Source, name: str, values: pd.Series) -> np.ndarray:
         parsed = pd.to_numeric(_texts(values), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     bad = (np.isnan(parsed) & values.notna().to_numpy()) | np.isinf(parsed) | (np.abs(parsed) > 1e30)
     if bad.any():
-        row = int(np.flatnonzero(bad)[0])
+        row = first_row(bad)
         raise TableError(
-            f"{source.where(row, name)}: {str(values.iloc[row])!r} is not a number that can be used, but the column is "
+            f"{source.where(row, name)}: {shown(values.iloc[row])} is not a number that can be used, but the column is "
             f"one of numbers; correct it or leave the cell empty."
         )
     return parsed
@@ -128,7 +127,7 @@ def _is_number(source: Source, name: str, values: pd.Series) -> bool:
         return not is_bool_dtype(values)
     known = values.dropna()
     share = pd.to_numeric(_texts(known), errors="coerce").notna().mean()
-    if _MOSTLY <= share < 1:
+    if MOSTLY <= share < 1:
         numbers(source, name, values)
     return bool(share == 1)
 

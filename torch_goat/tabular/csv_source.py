@@ -11,12 +11,11 @@ import pandas as pd
 
 from torch_goat.tabular.errors import TableError
 from torch_goat.tabular.raw import decode
-from torch_goat.tabular.source import MISSING, Source
+from torch_goat.tabular.source import MISSING, MOSTLY, Source
 
 SEPARATORS: Final = (",", ";", "\t", "|")
 _NAMES: Final = {"\t": "tabs", ";": "semicolons", "|": "bars"}
 _SAMPLE: Final = 1000  # rows by which it is guessed what is a number
-_MOSTLY: Final = 0.9  # the share of numbers that makes a column one of numbers
 
 
 class CSVSource(Source):
@@ -131,4 +130,4 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
 def _numeric(column: pd.Series) -> bool:
     """Whether most of the values are numbers."""
     values = column.dropna()
-    return bool(pd.to_numeric(values, errors="coerce").notna().mean() >= _MOSTLY) if len(values) else True
+    return bool(pd.to_numeric(values, errors="coerce").notna().mean() >= MOSTLY) if len(values) else True

@@ -70,7 +70,7 @@ def write_tables(data: Data, folder: Path, *, force: bool = False) -> Tables:
     names = (tables.nodes, tables.edges, GRAPH)
     there = [name for name in names if (folder / name).exists()]
     if there and not force:
-        raise TableError(f"{folder / there[0]} is there already; choose another folder or replace it with --force.")
+        raise TableError(f"{folder / there[0]} is there already; choose another folder or write over it with --force.")
     numbers = torch.arange(data.num_nodes)
     nodes = pd.DataFrame(_plain(data.x).numpy(), columns=[f"x{number}" for number in range(data.x.size(1))])
     nodes.insert(0, "id", numbers.numpy())

@@ -76,14 +76,14 @@ def _columns(tables: Tables, found: ReadTables, train: np.ndarray) -> tuple[tupl
     sources, names = found.sources, found.names
     taken = {names["id"], tables.target, tables.split_column, tables.time_column, *tables.drop}
     free = [name for name in sources.nodes.columns if name not in taken]
-    nodes = fit_columns(sources.nodes, found.nodes, free, train, tables.categories, "--drop {}")
+    nodes = fit_columns(sources.nodes, found.nodes, free, train, tables.categories)
     if not tables.edge_features:
         return nodes, ()
     free = [name for name in sources.edges.columns if name not in (*names.values(), *tables.drop)]
     if not free:
         raise TableError(f"{sources.edges.path}, line 1: the edges have no columns of features.")
     touched = train[found.ends].any(axis=0)
-    return nodes, fit_columns(sources.edges, found.edges, free, touched, tables.categories, "--drop {}")
+    return nodes, fit_columns(sources.edges, found.edges, free, touched, tables.categories)
 
 
 class NewGraph(NamedTuple):

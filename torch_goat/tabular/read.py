@@ -12,7 +12,7 @@ import pandas as pd
 from torch_goat.tabular.errors import TableError
 from torch_goat.tabular.open import Sources, open_tables
 from torch_goat.tabular.options import Tables
-from torch_goat.tabular.source import Source
+from torch_goat.tabular.source import Source, first_row, shown
 
 _IDS = ("id", "node_id", "nodeid", "node")
 _ENDS = (("source", "target"), ("src", "dst"), ("from", "to"), ("source_id", "target_id"), ("u", "v"))
@@ -100,21 +100,21 @@ def _column(source: Source, given: str, usual: Sequence[str], place: int) -> str
 def _ids(source: Source, ids: pd.Series, before: Sequence[str]) -> list[str]:
     gone = ids.isna().to_numpy()
     if gone.any():
-        raise TableError(f"{source.where(int(np.flatnonzero(gone)[0]), str(ids.name))}: the node has no name.")
+        raise TableError(f"{source.where(first_row(gone), str(ids.name))}: the node has no name.")
     twice = ids.duplicated().to_numpy()
     if twice.any():
-        row = int(np.flatnonzero(twice)[0])
-        first = int(np.flatnonzero((ids == ids.iloc[row]).to_numpy())[0])
+        row = first_row(twice)
+        first = first_row((ids == ids.iloc[row]).to_numpy())
         raise TableError(
-            f"{source.where(row, str(ids.name))}: the node {ids.iloc[row]!r} was there before, in line "
+            f"{source.where(row, str(ids.name))}: the node {shown(ids.iloc[row])} was there before, in line "
             f"{source.line(first)}; name every node once."
         )
     again = ids.isin(set(before)).to_numpy() if len(before) else gone
     if again.any():
-        row = int(np.flatnonzero(again)[0])
+        row = first_row(again)
         raise TableError(
-            f"{source.where(row, str(ids.name))}: the node {ids.iloc[row]!r} is one of the training graph; name new "
-            "nodes alone, or leave --join out."
+            f"{source.where(row, str(ids.name))}: the node {shown(ids.iloc[row])} is one of the training graph; name "
+            "new nodes alone, or leave --join out."
         )
     return list(ids)
 
@@ -123,13 +123,13 @@ def _ends(source: Source, ends: pd.Series, ids: pd.Index, nodes: Source, joined:
     """The numbers of the nodes that a column of edges names ``[E]``."""
     found = ids.get_indexer(ends.astype(object))
     if (found < 0).any():
-        row = int(np.flatnonzero(found < 0)[0])
+        row = first_row(found < 0)
         name, where = ends.iloc[row], source.where(row, str(ends.name))
         if pd.isna(name):
             raise TableError(f"{where}: the edge has no node at this end; fill it in or delete the row.")
         graph = "and not of the training graph" if joined else f"of {nodes.path}"
         raise TableError(
-            f"{where}: the edge leads to {name!r}, which is no node {graph}; add the node or delete the "
+            f"{where}: the edge leads to {shown(name)}, which is no node {graph}; add the node or delete the "
             f"{int((found < 0).sum())} such edges."
         )
     return found

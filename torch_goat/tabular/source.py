@@ -3,7 +3,9 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
 
 from torch_goat.settings import nearest
 from torch_goat.tabular.errors import TableError
@@ -11,7 +13,24 @@ from torch_goat.tabular.errors import TableError
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+MOSTLY: Final = 0.8  # the share of numbers that makes a column one of numbers, with mistakes in it
+_LONG: Final = 80  # letters of a cell that are shown
 MISSING: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?")
+
+
+def first_row(mask: Any) -> int:
+    """The first row of which something is so.
+
+    Args:
+        mask: Of which rows it is, as an array or a series ``[n]``.
+    """
+    return int(np.flatnonzero(mask)[0])
+
+
+def shown(cell: object) -> str:
+    """A cell in a message: quoted, and cut if it is long."""
+    text = str(cell)
+    return repr(text) if len(text) <= _LONG else f"{text[:_LONG]!r}..."
 
 
 class Source(ABC):
@@ -28,6 +47,11 @@ class Source(ABC):
         for number, column in enumerate(self.columns, start=1):
             if not column:
                 raise TableError(f"{path}, line 1: column {number} has no name; give it one in the header.")
+            if not column.isprintable() or len(column) > _LONG:
+                raise TableError(
+                    f"{path}, line 1: {shown(column)} is no name for column {number}; close its quotation mark or "
+                    "rename it."
+                )
             if self.columns.index(column) != number - 1:
                 raise TableError(f"{path}, line 1: there are two columns {column!r}; rename one of them.")
 

@@ -6,7 +6,7 @@ import pandas as pd
 from torch_goat.tabular.columns import is_numeric, numbers
 from torch_goat.tabular.errors import TableError
 from torch_goat.tabular.options import Tables
-from torch_goat.tabular.source import Source
+from torch_goat.tabular.source import Source, first_row, shown
 
 TRAIN, VAL, TEST, NONE = 0, 1, 2, -1
 PARTS = ("training", "validation", "test")
@@ -75,9 +75,9 @@ def _by_column(source: Source, frame: pd.DataFrame, column: str) -> np.ndarray:
     part = words.map(_WORDS)
     bad = (part.isna() & words.notna()).to_numpy()
     if bad.any():
-        row = int(np.flatnonzero(bad)[0])
+        row = first_row(bad)
         raise TableError(
-            f"{source.where(row, column)}: {frame[column].iloc[row]!r} is no part of a split; write train, val or "
+            f"{source.where(row, column)}: {shown(frame[column].iloc[row])} is no part of a split; write train, val or "
             "test, or leave the cell empty."
         )
     return part.fillna(NONE).to_numpy(dtype=np.int64)
@@ -103,14 +103,15 @@ def _by_time(tables: Tables, source: Source, frame: pd.DataFrame, labelled: np.n
         dates = pd.to_datetime(values, errors="coerce", format="ISO8601", utc=True)
         bad = (dates.isna() & values.notna()).to_numpy()
         if bad.any():
-            row = int(np.flatnonzero(bad)[0])
+            row = first_row(bad)
             raise TableError(
-                f"{source.where(row, column)}: {values.iloc[row]!r} is neither a number nor a date such as 2024-05-31."
+                f"{source.where(row, column)}: {shown(values.iloc[row])} is neither a number nor a date such as "
+                "2024-05-31."
             )
         time = np.where(dates.isna(), np.nan, dates.astype("int64").to_numpy(dtype=np.float64))
     unknown = np.isnan(time) & labelled
     if unknown.any():
-        row = int(np.flatnonzero(unknown)[0])
+        row = first_row(unknown)
         raise TableError(f"{source.where(row, column)}: a node with a target has no time; fill it in.")
     ordered = np.sort(time[labelled])
     ends = [

@@ -6,7 +6,7 @@ import pandas as pd
 from torch_goat.tabular.columns import is_numeric, numbers
 from torch_goat.tabular.errors import TableError
 from torch_goat.tabular.options import Tables, Task
-from torch_goat.tabular.source import Source
+from torch_goat.tabular.source import Source, first_row, shown
 
 FEW_CLASSES = 20  # so many different whole numbers are classes
 
@@ -18,7 +18,8 @@ def guess_task(target: pd.Series) -> Task:
         return "classification"
     values = pd.to_numeric(known).to_numpy(dtype=np.float64)
     whole = bool((values == np.round(values)).all())
-    return "classification" if whole and len(np.unique(values)) <= FEW_CLASSES else "regression"
+    few = len(np.unique(values)) <= min(FEW_CLASSES, max(2, len(values) // 2))
+    return "classification" if whole and few else "regression"
 
 
 def read_target(tables: Tables, source: Source, frame: pd.DataFrame, task: Task) -> tuple[np.ndarray, tuple[str, ...]]:
@@ -26,26 +27,24 @@ def read_target(tables: Tables, source: Source, frame: pd.DataFrame, task: Task)
     values = frame[tables.target]
     if not values.notna().any():
         raise TableError(f"{source.where(0, tables.target)}: no node has a target; fill some in.")
+    row = first_row(values.notna())
     if task == "regression":
         y = numbers(source, tables.target, values)
         if len(np.unique(y[~np.isnan(y)])) < 2:
-            first = int(np.flatnonzero(values.notna())[0])
             raise TableError(
-                f"{source.where(first, tables.target)}: all targets are {values[first]}: nothing to learn."
+                f"{source.where(row, tables.target)}: all targets are {shown(values.iloc[row])}: nothing to learn."
             )
         return y, ()
     known = values.dropna().unique()
     order = pd.to_numeric(pd.Series(known)).argsort() if is_numeric(values) else pd.Series(known).argsort()
     classes = tuple(str(known[place]) for place in order)
     if len(classes) < 2:
-        first = int(np.flatnonzero(values.notna())[0])
         raise TableError(
-            f"{source.where(first, tables.target)}: every node is of the one class {classes[0]!r}: nothing to learn."
+            f"{source.where(row, tables.target)}: every node is of the one class {shown(classes[0])}: nothing to learn."
         )
-    if len(classes) > len(values.dropna()) / 2:
-        first = int(np.flatnonzero(values.notna())[0])
+    if len(classes) == values.notna().sum():
         raise TableError(
-            f"{source.where(first, tables.target)}: there are {len(classes)} classes for {len(values.dropna())} nodes; "
-            "choose another target, or --task regression if it is a number."
+            f"{source.where(row, tables.target)}: every node has a class of its own; choose another target, or "
+            "--task regression if it is a number."
         )
     return np.maximum(pd.Index(classes).get_indexer(values), 0), classes

@@ -30,8 +30,7 @@ def finished(experiment: Experiment, folder: Path) -> Result | None:
     with usable(folder):
         if (folder / CONFIG).exists():
             _check_same(experiment, folder)
-            path = folder / RESULT
-            return Result.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
+            return _read(folder / RESULT) if (folder / RESULT).exists() else None
         for name in (RESULT, WEIGHTS, CURVES, CHECKPOINT):
             if (folder / name).exists():
                 raise RunError(f"{folder} has a {name} but no {CONFIG}, so it is no run folder; choose another.")
@@ -62,6 +61,13 @@ def usable(folder: Path) -> Iterator[None]:
 def ordering_file(folder: Path, epoch: int, layer: int) -> Path:
     """Where the ordering of a GOAT layer (from 1) after an epoch is recorded."""
     return folder / ORDERINGS / f"epoch-{epoch}-layer-{layer}.safetensors"
+
+
+def _read(path: Path) -> Result:
+    try:
+        return Result.from_json(path.read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise RunError(f"{path} is damaged or of another version; remove it to run this again.") from None
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
