@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from torch_goat.explain import Stability
 from torch_goat.explain.figure import short
 from torch_goat.report.compare import Row
-from torch_goat.report.drawing import GRID, INK, MUTED, SERIES, Chart, series
+from torch_goat.report.drawing import INK, MUTED, SERIES, Chart, series
 from torch_goat.report.measures import Bin
 
 COUNTED: Final = 12  # the most classes whose confusions are written out
@@ -172,7 +172,7 @@ def _points(axes: Axes, x: Sequence[float] | range, bins: Sequence[Bin], unit: f
     value = unit * np.array([one.value for one in bins])
     low, high = (unit * np.array([getattr(one, name) for one in bins]) for name in ("value_low", "value_high"))
     error = np.nan_to_num(np.stack([value - low, high - value])).clip(min=0)
-    axes.errorbar(x, value, error, fmt="o-", color=SERIES[0], ecolor=GRID, capsize=3, markersize=5)
+    axes.errorbar(x, value, error, fmt="o-", color=SERIES[0], ecolor=MUTED, elinewidth=1, capsize=3, markersize=5)
 
 
 def _epochs(axes: Axes, best_epoch: int) -> None:

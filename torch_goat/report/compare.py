@@ -89,7 +89,7 @@ def gather(place: Path) -> tuple[list[Finished], list[str]]:
     found, left_out = [], []
     for folder in find_runs(place):
         if not (folder / RESULT).is_file():
-            left_out.append(f"{folder} is not done")
+            left_out.append(f"{folder.relative_to(place)} is not done")
             continue
         try:
             experiment = settings.read(Experiment, folder / CONFIG)
@@ -98,7 +98,9 @@ def gather(place: Path) -> tuple[list[Finished], list[str]]:
             run.score("val")
             found.append(run)
         except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-            left_out.append(f"{folder} is damaged ({' '.join(str(error).split()) or type(error).__name__})")
+            left_out.append(
+                f"{folder.relative_to(place)} is damaged ({' '.join(str(error).split()) or type(error).__name__})"
+            )
     if not found:
         reason = f" ({left_out[0]})" if left_out else ""
         raise RunError(f"there is no run that is done in {place}{reason}; name a folder that goat train has filled.")

@@ -179,7 +179,7 @@
       const cell = make("td", undefined, "weight");
       const bar = make("div", undefined, "bar");
       const block = make("i");
-      block.style.width = `calc((100% - 4rem) * ${row.share})`;
+      block.style.width = `calc((100% - var(--label)) * ${row.share})`;
       bar.append(block, make("span", row.weight.toPrecision(2)));
       cell.append(bar);
       made.append(cell);

@@ -41,11 +41,12 @@ def summary(rows: Sequence[Row], named: NamedGraph) -> str:
     if not tested or not math.isfinite(best.mean):
         return f"{best.label} has the best validation on {dataset}; there are no test nodes to judge it by."
     value = number(best.mean, best.metric, unit=True)
+    chosen = f"{best.label}, chosen by validation," if len(rows) > 1 else best.label
     if best.metric == "accuracy":
-        text = f"{best.label} is right about {value} of the {tested:,} test nodes of {dataset}"
+        text = f"{chosen} is right about {value} of the {tested:,} test nodes of {dataset}"
     else:
         metric = METRICS[best.metric].partition(" (")[0]
-        text = f"{best.label} predicts the {tested:,} test nodes of {dataset} with a {metric} of {value}"
+        text = f"{chosen} predicts the {tested:,} test nodes of {dataset} with a {metric} of {value}"
     if math.isfinite(best.low):
         text += f" (95 % interval {number(best.low, best.metric)} to {number(best.high, best.metric)})"
     return f"{text}{_beside(rows)}{_guess(best, named)}"
