@@ -1,11 +1,15 @@
 import multiprocessing
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite runs one process per core
 
 import pytest
 import torch
 from hypothesis import settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; some tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # the Triton kernels run in Python where there is no GPU

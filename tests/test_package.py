@@ -61,5 +61,5 @@ def test_import_stays_light() -> None:
         "import sys, torch_geometric.nn; before = set(sys.modules); import torch_goat, torch_goat.nn; "
         f"print([name for name in {heavy} if name in sys.modules and name not in before])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     assert result.stdout.strip() == "[]"

@@ -123,6 +123,6 @@ def test_without_optuna_only_searching_is_refused(goat: Goat, monkeypatch: pytes
 
 def test_the_command_runs_as_a_program() -> None:
     code = "from torch_goat.cli import main; main()"
-    result = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, timeout=120)
+    result = subprocess.run([sys.executable, "-c", code, "--version"], capture_output=True, text=True, timeout=300)
     assert result.returncode == 0
     assert result.stdout == f"torch-goat {torch_goat.__version__}\n"

@@ -170,7 +170,7 @@ def test_a_full_disk_is_a_sentence_that_names_the_folder(tmp_path: Path) -> None
         pytest.skip("no unshare to mount a small file system with")
     arguments = ["train", *SMALL, "--set", "hidden_channels=999", "--out", f"{tmp_path}/run"]
     command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", FULL_DISK, str(tmp_path), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if "mounted" not in result.stdout:
         pytest.skip(f"mounting is not allowed here: {result.stderr.strip()[-200:]}")
     assert result.returncode == 1
