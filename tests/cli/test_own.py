@@ -105,7 +105,7 @@ def test_without_a_model_three_are_compared_on_the_same_splits(goat: Goat, table
     assert {(one.index, one.seed) for one in configs} == {(0, 0), (1, 1)}
     assert len({one.tables for one in configs}) == 1
     for command in ("predict", "explain", "report"):
-        assert f"  goat {command} all/" in ended.out
+        assert f"  goat {command} all" in ended.out
 
 
 def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_read_them(
