@@ -1,4 +1,4 @@
-"""The way of a new user: the commands of the page, and those that they print, exactly as they stand."""
+"""The way of a new user: the commands of the README and the page, and those that they print, exactly as they stand."""
 
 import re
 import shlex
@@ -9,7 +9,7 @@ from tests.cli.conftest import Goat
 from tests.cli.conftest import goat as goat  # the fixture
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "own-graph.md").read_text()
+README, PAGE = ((ROOT / file).read_text() for file in ("README.md", "docs/own-graph.md"))
 
 
 def commands(text: str) -> list[list[str]]:
@@ -18,7 +18,9 @@ def commands(text: str) -> list[list[str]]:
 
 def test_the_commands_of_the_page_and_those_they_print_work(goat: Goat, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    (train,), rest = (commands(block) for block in re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL))
+    section = README.split("## Your own graph\n")[1].split("\n## ")[0]
+    (train,), rest = (commands(block) for block in re.findall(r"```sh\n(.*?)```", section, flags=re.DOTALL))
+    assert [train, *rest] == commands("\n".join(re.findall(r"```sh\n(.*?)```", PAGE, flags=re.DOTALL)))
     trained = goat(*train)
     assert trained.code == 0, trained.err
     printed = commands(trained.out.split("Next:")[1])

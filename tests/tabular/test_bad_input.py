@@ -38,7 +38,7 @@ BAD = {
     ),
     "an empty file": ({"nodes": ""}, "nodes.csv, line 1: the file is empty"),
     "an empty file of edges": ({"edges": " \n"}, "edges.csv, line 1: the file is empty"),
-    "a header alone": ({"nodes": "id,label\n"}, "nodes.csv, line 1: there is a header but no row"),
+    "a header alone": ({"nodes": "id,label\n"}, "nodes.csv, line 1: there are columns but no row"),
     "a target with one class": (
         {"nodes": NODES.replace(",no\n", ",yes\n")},
         "nodes.csv, line 2, column 'label': every node is of the one class 'yes'",

@@ -125,6 +125,13 @@ def test_regression_is_standardised_by_its_training_part(tmp_path: Path) -> None
     assert load_tables(write(tmp_path, target="member", drop=("label",), task="regression")).schema.classes == ()
 
 
+def test_nodes_need_no_edges(tmp_path: Path) -> None:
+    data = load_tables(write(tmp_path, edges="source,target\n")).data
+    assert data.edge_index.shape == (2, 0)
+    data = load_tables(write(tmp_path, edges="source,target,weight\n", edge_features=True)).data
+    assert data.edge_index.shape == (2, 0)
+
+
 def test_a_graph_without_features_has_its_degrees(tmp_path: Path) -> None:
     data = load_tables(write(tmp_path, drop=("age", "town", "member"))).data
     assert torch.equal(data.x, torch.stack([torch.ones(10), torch.full((10,), 2.0).log1p()], dim=1))

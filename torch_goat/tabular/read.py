@@ -77,6 +77,8 @@ def read(tables: Tables, sources: Sources, before: Sequence[str] = ()) -> ReadTa
     names |= {"source": ends[0], "destination": ends[1]}
     text = {tables.target, tables.split_column, tables.time_column, *tables.categories}
     of_nodes = nodes.read(text & set(nodes.columns), [names["id"]])
+    if of_nodes.empty:
+        raise TableError(f"{nodes.path}, line 1: there are columns but no row below them; a graph needs nodes.")
     of_edges = edges.read(text & set(edges.columns), ends)
     ids = pd.Index([*before, *_ids(nodes, of_nodes[names["id"]], before)], dtype=object)
     numbers_of = [_ends(edges, of_edges[column], ids, nodes, bool(len(before))) for column in ends]
