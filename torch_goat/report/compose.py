@@ -110,11 +110,11 @@ def report(place: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path
         "split_table": words.split_table(detail.named, detail.run.experiment),
         "comparison_table": words.comparison_table(rows),
         "notes": words.comparison_notes(rows, other_data, left_out),
-        "intervals": charts.intervals_chart(rows),
+        "intervals": charts.intervals_chart(rows) if len(rows) > 1 else None,
         "learning": _learning(detail),
         "metrics_table": words.metrics_table(detail.run.result),
         "predictions": _predictions(detail),
-        "stability": charts.stability_chart(steady) if steady.epochs else None,
+        "stability": charts.stability_chart(steady),
         "seeds_table": words.seeds_table(steady) if steady.seeds else None,
         "reader": reader_name,
         "order_notes": words.order_notes(steady, bool(reader.orderings)),
@@ -170,7 +170,9 @@ def _learning(detail: Detail) -> list[Chart]:
         lines = list(csv.DictReader(file))
     curves = {key: np.array([float(line[key]) for line in lines]) for key in lines[0]}
     best = detail.run.result.best_epoch
-    return [charts.loss_chart(curves, best), charts.metric_chart(curves, detail.curve, best)]
+    unit = "target's unit" if detail.named.target_scale == 1 else "standard deviations"
+    loss = "cross-entropy (nats)" if detail.classification else f"mean squared error ({unit}, squared)"
+    return [charts.loss_chart(curves, loss, best), charts.metric_chart(curves, detail.curve, best)]
 
 
 def _predictions(detail: Detail) -> list[Chart]:

@@ -3,6 +3,7 @@
 (async () => {
   const SHOWN = 200; // neighbours of one node
   const MATCHES = 12; // of a search
+  const OPEN = 20; // nodes with contributions, listed at once
   const SPLITS = ["in no part of the split", "training", "validation", "test"];
   const $ = (id) => document.getElementById(id);
   const about = JSON.parse($("viewer-data").textContent);
@@ -307,7 +308,9 @@
 
   function offerExplained() {
     if (!arrays.chosen.length) return;
-    $("explained").append("With contributions: ");
+    const all = arrays.chosen.length;
+    $("explained").firstElementChild.textContent = `${all} node${all > 1 ? "s" : ""} with contributions`;
+    $("explained").open = all <= OPEN;
     for (const node of arrays.chosen) {
       const button = make("button", nameOf(node));
       button.type = "button";
