@@ -104,8 +104,20 @@ def test_without_a_model_three_are_compared_on_the_same_splits(goat: Goat, table
     configs = [settings.read(Experiment, path / "config.toml") for path in sorted(Path("all").iterdir())]
     assert {(one.index, one.seed) for one in configs} == {(0, 0), (1, 1)}
     assert len({one.tables for one in configs}) == 1
+    recorded = {one.model.name: one.training.record_orderings for one in configs}
+    assert recorded == {"goat": (0,), "gat": (), "sage-mean": ()}  # of those epochs that two leave
+    assert "Kendall's tau of the order with that of another epoch" in goat("explain", "all/goat-0", "--node", "a").out
     for command in (f"predict {best}", "explain all/goat-", "report all "):
         assert f"  goat {command}" in ended.out
+
+
+def test_a_graph_without_edges_is_explained_and_reported(goat: Goat, tmp_path: Path) -> None:
+    write(tmp_path, edges="source,target\n")
+    trained = goat("train", "nodes.csv", "edges.csv", "--target", "label", "--model", "goat", *FAST, "--out", "run")
+    assert trained.code == 0, trained.err
+    assert "0 neighbours" in goat("explain", "run", "--node", "a").out
+    assert goat("report", "run", "-o", "report.html").code == 0
+    assert "there is no order to compare" in Path("report.html").read_text()
 
 
 def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_read_them(

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MODELS: Final = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE (mean)"}
 UNBALANCED: Final = 3.0  # times the training nodes of the rarest class, in the most frequent one
+RECORDED: Final = (0, 10, 30, 100, 300)  # epochs after which the order is kept, so that its stability can be shown
+MOST_RECORDED: Final = 1_000_000  # edges times heads; of more, files would be large
 SUFFIXES: Final = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".graphml", ".xml")
 
 
@@ -142,6 +144,18 @@ def base(tables: Tables, graph: "OwnGraph", model: str) -> Experiment:
     return experiment
 
 
+def recording(experiment: Experiment, graph: "OwnGraph", assignments: Sequence[str]) -> Experiment:
+    """The experiment, which also keeps the order of some epochs if it learns one, unless ``--set`` decided that."""
+    decided = any(one.partition("=")[0].rpartition(".")[2].strip() == "record_orderings" for one in assignments)
+    options, model = experiment.training, experiment.model
+    sorts = any(kind.startswith("goat") for kind in model.kinds)
+    held = options.fixed_ordering >= 0 or options.orderings_files
+    if decided or held or not sorts or graph.data.num_edges * model.heads > MOST_RECORDED:
+        return experiment
+    epochs = tuple(epoch for epoch in RECORDED if epoch <= options.epochs)
+    return replace(experiment, training=replace(options, record_orderings=epochs))
+
+
 def own_experiment(tables: Tables, graph: "OwnGraph", model: str | None, recipe: Path | None) -> Experiment:
     """The settings of a single run before ``--set``: those of a recipe, or those that suit the model."""
     if recipe is None:
@@ -174,7 +188,7 @@ def compare(
     starts = {}
     for model in MODELS:
         own = tables if KINDS[model].edges else replace(tables, edge_features=False)
-        starts[model] = settings.override(base(own, graph, model), assignments)
+        starts[model] = recording(settings.override(base(own, graph, model), assignments), graph, assignments)
     if tables.edge_features:
         say("Note: GraphSAGE reads no edge features.")
     root = out or Path("runs") / f"{graph_name(tables)}-{fingerprint(starts['goat'])}"

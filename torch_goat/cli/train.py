@@ -8,7 +8,7 @@ import typer
 from torch_goat import settings
 from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import DataDir, Device, Precision, Set, with_precision
-from torch_goat.cli.own import compare, is_own, make_tables, own_experiment, read_own, show_next
+from torch_goat.cli.own import compare, is_own, make_tables, own_experiment, read_own, recording, show_next
 from torch_goat.cli.progress import RunProgress, duration
 from torch_goat.datasets import DATASETS
 from torch_goat.search import fingerprint, starting_point
@@ -98,6 +98,8 @@ def train(
             raise SettingsError(f"--{given[0].replace('_', '-')} is for a graph of yours; name its files first.")
         experiment = base_experiment(dataset, model, split, recipe)
     experiment = settings.override(experiment, changed)
+    if graph is not None and recipe is None:
+        experiment = recording(experiment, graph, changed)
     if experiment.tables is None:
         DATASETS[experiment.dataset].check(experiment.split, experiment.index)
     folder = out or Path("runs") / run_name(experiment)
