@@ -125,6 +125,15 @@ def test_regression_is_standardised_by_its_training_part(tmp_path: Path) -> None
     assert load_tables(write(tmp_path, target="member", drop=("label",), task="regression")).schema.classes == ()
 
 
+def test_files_that_changed_are_read_again(tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    first, again = load_tables(tables).data, load_tables(tables).data
+    assert again.x is first.x
+    assert again is not first
+    write(tmp_path, NODES.replace("a,30,", "a,3000,"))
+    assert not torch.equal(load_tables(tables).data.x, first.x)
+
+
 def test_nodes_need_no_edges(tmp_path: Path) -> None:
     data = load_tables(write(tmp_path, edges="source,target\n")).data
     assert data.edge_index.shape == (2, 0)
