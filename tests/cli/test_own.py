@@ -170,12 +170,22 @@ def test_the_example_is_what_its_script_draws(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == (VILLAGE / name).read_bytes()
 
 
-def test_a_damaged_run_is_one_sentence(goat: Goat, tables: list[str]) -> None:
-    goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
-    Path("run/model.safetensors").write_bytes(b"rubbish")
-    ended = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
-    assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert "the run folder run is damaged" in ended.err
+def test_a_damaged_run_is_one_sentence_that_names_the_file(goat: Goat, tables: list[str]) -> None:
+    goat("train", *tables, "--model", "goat", *FAST, "--out", "run")
+    files = ["config.toml", "result.json", "schema.json", "model.safetensors", "metrics.csv"]
+    for name in [*files, "orderings/epoch-0-layer-1.safetensors"]:
+        path = Path("run") / name
+        whole = path.read_bytes()
+        for content in (b"", b"\x80\x04rubbish", whole[: len(whole) // 2]):
+            path.write_bytes(content)
+            ended = goat("report", "run", "-o", "out.html")
+            assert (ended.code, ended.err.count("\n")) == (1, 1), ended.err
+            assert f" is damaged ({name}: " in ended.err
+            if name == "model.safetensors":
+                ended = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
+                assert f"the run folder run is damaged ({name}: " in ended.err
+        path.write_bytes(whole)
+    assert not Path("out.html").exists()
     assert not Path("out.csv").exists()
     shutil.rmtree("run")
     assert "run is no run folder" in goat("predict", "run", "nodes.csv", "edges.csv").err

@@ -77,9 +77,7 @@ def test_new_nodes_are_joined_to_the_training_graph(tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("id,age,town,member\nx,30,Ulm,1\n")
     (tmp_path / "links.csv").write_text("source,target\nx,a\n")
     files = str(tmp_path / "new.csv"), str(tmp_path / "links.csv")
-    with pytest.raises(
-        TableError, match=r"links\.csv, line 2, column 'target': the edge leads to 'a', which is no node"
-    ):
+    with pytest.raises(TableError, match=r"links\.csv, line 2, column 'target': the edge names 'a', which is no node"):
         apply_schema(graph.schema, *files)
     new = apply_schema(graph.schema, *files, join=tables)
     assert new.ids == ("x",)

@@ -21,7 +21,7 @@ from torch_goat.report.page import render
 from torch_goat.report.viewer import viewer_data
 from torch_goat.settings import SettingsError
 from torch_goat.training import NamedGraph, Run, open_run
-from torch_goat.training.folder import CURVES
+from torch_goat.training.folder import CURVES, reading
 
 MOST_NODES: Final = 200  # with contributions
 UNASKED_NODES: Final = 20  # with contributions if none are named
@@ -166,9 +166,11 @@ def _furthest(detail: Detail) -> list[int]:
 
 
 def _learning(detail: Detail) -> list[Chart]:
-    with open(detail.run.folder / CURVES, newline="", encoding="utf-8") as file:
+    with reading(detail.run.folder, CURVES) as path, open(path, newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
-    curves = {key: np.array([float(line[key]) for line in lines]) for key in lines[0]}
+        if len(lines) != detail.run.result.epochs:
+            raise ValueError(f"it has {len(lines)} epochs, but {detail.run.result.epochs} were trained")
+        curves = {key: np.array([float(line[key]) for line in lines]) for key in lines[0]}
     best = detail.run.result.best_epoch
     unit = "target's unit" if detail.named.target_scale == 1 else "standard deviations"
     loss = "cross-entropy (nats)" if detail.classification else f"mean squared error ({unit}, squared)"
