@@ -24,7 +24,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint $
 	@$(INSTALL) --editable '.[$*]'
 	@touch $@
 
-demo: .venv/cli,cpu
+demo: .venv/cli,cpu,report
 	@$(BIN)/goat demo
 
 test: .venv/test lint

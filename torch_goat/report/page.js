@@ -170,19 +170,15 @@
     if (row.node === state.node) {
       name.append(make("span", `${nameOf(row.node)} (itself)`, "own"));
     } else {
-      const button = make("button", nameOf(row.node));
-      button.type = "button";
-      button.dataset.node = row.node;
-      name.append(button);
+      const link = make("a", nameOf(row.node));
+      link.href = "#node";
+      link.dataset.node = row.node;
+      name.append(link);
     }
     made.append(make("td", index + 1, "number"), name, make("td", classOf(arrays.truth[row.node])));
     if (orders.length) {
-      const cell = make("td", undefined, "weight");
-      const bar = make("div", undefined, "bar");
-      const block = make("i");
-      block.style.width = `calc((100% - var(--label)) * ${row.share})`;
-      bar.append(block, make("span", row.weight.toPrecision(2)));
-      cell.append(bar);
+      const cell = make("td", row.weight.toPrecision(2), "weight");
+      cell.style.setProperty("--share", row.share);
       made.append(cell);
     }
     if (effects) {
@@ -281,8 +277,10 @@
   });
   for (const id of ["neighbors", "explained"]) {
     $(id).addEventListener("click", (event) => {
-      const button = event.target.closest("button");
-      if (button) choose(Number(button.dataset.node), true);
+      const chosen = event.target.closest("[data-node]");
+      if (!chosen) return;
+      event.preventDefault();
+      choose(Number(chosen.dataset.node), true);
     });
   }
 
