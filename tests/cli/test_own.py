@@ -111,6 +111,15 @@ def test_without_a_model_three_are_compared_on_the_same_splits(goat: Goat, table
         assert f"  goat {command}" in ended.out
 
 
+def test_orders_that_are_asked_for_are_those_of_goat(goat: Goat, tables: list[str]) -> None:
+    ended = goat("train", *tables, *FAST, "--set", "record_orderings=[1,3]", "--repeats", "1", "--out", "all")
+    assert ended.code == 0, ended.err
+    assert sorted(path.name for path in Path("all").glob("*/orderings/*")) == [
+        "epoch-1-layer-1.safetensors",
+        "epoch-3-layer-1.safetensors",
+    ]
+
+
 def test_a_graph_without_edges_is_explained_and_reported(goat: Goat, tmp_path: Path) -> None:
     write(tmp_path, edges="source,target\n")
     trained = goat("train", "nodes.csv", "edges.csv", "--target", "label", "--model", "goat", *FAST, "--out", "run")

@@ -146,14 +146,18 @@ def base(tables: Tables, graph: "OwnGraph", model: str) -> Experiment:
 
 def recording(experiment: Experiment, graph: "OwnGraph", assignments: Sequence[str]) -> Experiment:
     """The experiment, which also keeps the order of some epochs if it learns one, unless ``--set`` decided that."""
-    decided = any(one.partition("=")[0].rpartition(".")[2].strip() == "record_orderings" for one in assignments)
     options, model = experiment.training, experiment.model
     sorts = any(kind.startswith("goat") for kind in model.kinds)
     held = options.fixed_ordering >= 0 or options.orderings_files
+    decided = any(map(_records, assignments))
     if decided or held or not sorts or graph.data.num_edges * model.heads > MOST_RECORDED:
         return experiment
     epochs = tuple(epoch for epoch in RECORDED if epoch <= options.epochs)
     return replace(experiment, training=replace(options, record_orderings=epochs))
+
+
+def _records(assignment: str) -> bool:
+    return assignment.partition("=")[0].strip().rpartition(".")[2] == "record_orderings"
 
 
 def own_experiment(tables: Tables, graph: "OwnGraph", model: str | None, recipe: Path | None) -> Experiment:
@@ -188,7 +192,8 @@ def compare(
     starts = {}
     for model in MODELS:
         own = tables if KINDS[model].edges else replace(tables, edge_features=False)
-        starts[model] = recording(settings.override(base(own, graph, model), assignments), graph, assignments)
+        asked = [one for one in assignments if model == "goat" or not _records(one)]  # the others have no order
+        starts[model] = recording(settings.override(base(own, graph, model), asked), graph, asked)
     if tables.edge_features:
         say("Note: GraphSAGE reads no edge features.")
     root = out or Path("runs") / f"{graph_name(tables)}-{fingerprint(starts['goat'])}"

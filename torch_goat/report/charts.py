@@ -16,11 +16,7 @@ from torch_goat.report.measures import Bin
 
 COUNTED: Final = 12  # the most classes whose confusions are written out
 POINTS: Final = 2000  # of a cloud
-NAMES: Final = {
-    "accuracy": "accuracy (%)",
-    "macro_f1": "macro F1 (%)",
-    "mse": "mean squared error (target's unit, squared)",
-}
+NAMES: Final = {"accuracy": "accuracy (%)", "macro_f1": "macro F1 (%)", "mse": "squared error (target's unit²)"}
 
 
 def intervals_chart(rows: Sequence[Row]) -> Chart:

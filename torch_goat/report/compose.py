@@ -173,7 +173,7 @@ def _learning(detail: Detail) -> list[Chart]:
         curves = {key: np.array([float(line[key]) for line in lines]) for key in lines[0]}
     best = detail.run.result.best_epoch
     unit = "target's unit" if detail.named.target_scale == 1 else "standard deviations"
-    loss = "cross-entropy (nats)" if detail.classification else f"mean squared error ({unit}, squared)"
+    loss = "cross-entropy (nats)" if detail.classification else f"squared error ({unit}²)"
     return [charts.loss_chart(curves, loss, best), charts.metric_chart(curves, detail.curve, best)]
 
 

@@ -128,7 +128,8 @@
     $("neighbors").tHead.replaceChildren(head);
     const body = document.createDocumentFragment();
     const strongest = effects ? Math.max(1e-12, ...Array.from(effects.values(), Math.abs)) : 1;
-    rows.forEach((row, index) => body.append(line(row, index, effects, strongest)));
+    const digits = Math.min(12, Math.max(0, 3 - Math.floor(Math.log10(strongest)))); // four of the strongest
+    rows.forEach((row, index) => body.append(line(row, index, effects, strongest, digits)));
     $("neighbors").tBodies[0].replaceChildren(body);
     $("shown").textContent = sentence(all, rows.length, effects);
     for (const button of $("explained").querySelectorAll("button")) {
@@ -164,7 +165,7 @@
     );
   }
 
-  function line(row, index, effects, strongest) {
+  function line(row, index, effects, strongest, digits) {
     const made = make("tr");
     const name = make("td");
     if (row.node === state.node) {
@@ -183,7 +184,7 @@
     }
     if (effects) {
       const value = effects.get(row.node);
-      const cell = make("td", value === undefined ? "" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`, "effect");
+      const cell = make("td", value === undefined ? "" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`, "effect");
       if (value !== undefined) {
         const color = value < 0 ? "--against" : "--for";
         cell.style.background = `color-mix(in srgb, var(${color}) ${Math.round((55 * Math.abs(value)) / strongest)}%, transparent)`;
