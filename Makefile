@@ -25,7 +25,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint $
 	@$(INSTALL) --editable '.[$*]'
 	@touch $@
 
-demo: .venv/cli,cpu
+demo: .venv/cli,cpu,report
 	@$(BIN)/goat demo
 
 test: .venv/test lint
@@ -37,10 +37,11 @@ lint: .venv/test
 	$(BIN)/mypy
 
 # Without a browser, and without the right to install one, the tests are skipped and say why.
-browser: .venv/browser
-	@command -v chromium > /dev/null || { apt-get update -q && apt-get install -q -y chromium; } \
-		|| echo "chromium cannot be installed here; its tests are skipped."
-	$(BIN)/pytest -m browser
+browser: .venv/test
+	@$(MAKE) --no-print-directory .venv/browser || echo "Playwright cannot be installed here."
+	@command -v chromium > /dev/null || timeout 300 sh -c 'apt-get update -q && apt-get install -q -y chromium' \
+		|| echo "Chromium cannot be installed here."
+	$(BIN)/pytest -m browser tests/report
 
 # Without a server, and without the right to install one, the tests are skipped and say why. They start one of their own.
 postgres: .venv/test,postgres

@@ -106,3 +106,27 @@ def test_the_table_of_epochs_is_that_of_the_results() -> None:
 def test_an_epoch_costs_what_it_is_said_to() -> None:
     assert all(row["times_step"] <= 1.3 for (graph, _), row in epochs().items() if graph == "Cora")
     assert all(row["times_step_and_evaluation"] <= 1.05 for row in epochs().values())
+
+
+def test_reports_and_tables_take_what_they_are_said_to() -> None:
+    report, tables = (
+        json.loads((RESULTS / "2026-11-15-cpu-1-thread" / f"{name}.json").read_text())["rows"][0]
+        for name in ("report", "tables")
+    )
+    assert report["nodes"] == report["neighbourhoods in the page"] == 13752
+    assert (report["contributions of"], report["neighbours shown"]) == (200, 200)
+    assert report["seconds"] <= 60
+    assert report["megabytes"] <= 10
+    slowest = max(report["search, slowest (ms)"], report["head, slowest (ms)"])
+    assert slowest <= 100
+    page = " ".join((ROOT / "docs/report.md").read_text().split())
+    assert f"one thread takes {report['seconds']:.1f} s for a page of {report['megabytes']:.1f} MB" in page
+    assert (
+        f"the hub, which has {report['neighbours of the hub']:,}, within {report['search, median (ms)']:.0f} ms" in page
+    )
+    assert f"within {report['head, median (ms)']:.0f} ms after a switch" in page
+    assert f"the slowest of 40 within {slowest:.0f} ms" in page
+    assert tables["edges"] == 1_000_000
+    assert tables["seconds"] <= 10
+    own = " ".join((ROOT / "docs/own-graph.md").read_text().split())
+    assert f"{tables['nodes']:,} nodes of eleven columns load in {tables['seconds']:.1f} s" in own

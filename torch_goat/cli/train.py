@@ -18,7 +18,16 @@ from torch_goat.cli.options import (
     with_batches,
     with_precision,
 )
-from torch_goat.cli.own import array_experiment, compare, is_own, make_tables, own_experiment, read_own, show_next
+from torch_goat.cli.own import (
+    array_experiment,
+    compare,
+    is_own,
+    make_tables,
+    own_experiment,
+    read_own,
+    recording,
+    show_next,
+)
 from torch_goat.cli.progress import RunProgress, duration
 from torch_goat.datasets import DATASETS
 from torch_goat.loader.folder import is_graph_folder
@@ -120,6 +129,8 @@ def train(
             raise SettingsError(f"--{given[0].replace('_', '-')} is for a graph of yours; name its files first.")
         experiment = base_experiment(dataset, model, split, recipe)
     experiment = settings.override(experiment, changed)
+    if graph is not None and recipe is None:
+        experiment = recording(experiment, graph, changed)
     if experiment.tables is None and not experiment.graph:
         DATASETS[experiment.dataset].check(experiment.split, experiment.index)
     folder = out or Path("runs") / run_name(experiment)
