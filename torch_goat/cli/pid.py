@@ -33,6 +33,7 @@ from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Experiment, TrainingOptions, fit
 
 GROUPS = ("roles", "features", "order", "random")
+MEASURES, POOLS, VALUES = ("wb", "broja"), ("mean", "max"), ("", "features", "degree")
 LEARNING_RATE = 0.01  # of the models on tasks of known information
 CHANCE = 0.05  # the p-value above which no share is given
 ORDER_EPOCHS = 200  # for which a GOAT layer learns its order
@@ -46,7 +47,9 @@ Groups = Annotated[
     ),
 ]
 Bins = Annotated[int, typer.Option("--bins", min=0, help="Symbols of a group; 0 is as many as the sample supports.")]
-TargetBins = Annotated[int, typer.Option("--target-bins", min=2, help="Into how many quantiles real labels are cut.")]
+TargetBins = Annotated[
+    int | None, typer.Option("--target-bins", min=2, help="Into how many quantiles real labels are cut; 2 unless set.")
+]
 Values = Annotated[str, typer.Option("--values", help="What to know of a neighbour: features, or its degree.")]
 Pool = Annotated[str, typer.Option("--pool", help="What of a group is taken: mean or max.")]
 Chart = Annotated[
@@ -65,7 +68,7 @@ def pid(
     groups: Groups = "",
     measure: Annotated[str, typer.Option("--measure", help="wb (Williams and Beer) or broja (slower).")] = "wb",
     bins: Bins = 0,
-    target_bins: TargetBins = 2,
+    target_bins: TargetBins = None,
     values: Values = "",
     pool: Pool = "mean",
     models: Models = None,
@@ -78,7 +81,13 @@ def pid(
 
     Example: goat pid xor
     """
-    names, groups, chart = _checked(dataset, groups, values, models, index, chart)
+    groups = groups or ("roles" if dataset in NEIGHBORHOOD_TASKS else "features")
+    chart = chart or Path(f"pid-{dataset}.png")
+    _check(dataset, index, groups, bins, target_bins, chart)
+    for option, value, known in (("measure", measure, MEASURES), ("pool", pool, POOLS), ("values", values, VALUES)):
+        if value not in known:
+            raise SettingsError(f"there is no {option} {value!r}{nearest(value, filter(None, known))}")
+    names = _models(dataset, models)
     torch.set_num_threads(1)  # the networks are so small that a second one only waits
     data = datasets.load(dataset, index=index, data_dir=data_dir)
     exact = _exact(dataset, measure)
@@ -90,7 +99,7 @@ def pid(
             groups=groups,
             measure=measure,
             bins=bins,
-            target_bins=target_bins,
+            target_bins=target_bins or 2,
             values=values,
             pool=pool,
             seed=seed,
@@ -103,24 +112,30 @@ def pid(
     say(f"The chart is in {chart}")
 
 
-def _checked(
-    dataset: str, groups: str, values: str, models: str | None, index: int, chart: Path | None
-) -> tuple[list[str], str, Path]:
-    """The models to train, the groups and the chart's file, before any work."""
+def _check(dataset: str, index: int, groups: str, bins: int, target_bins: int | None, chart: Path) -> None:
+    """Refuses what cannot be done, before any work."""
     if dataset not in DATASETS:
         raise SettingsError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
-    DATASETS[dataset].check(index=index)
-    known = dataset in NEIGHBORHOOD_TASKS
-    groups = groups or ("roles" if known else "features")
+    known = DATASETS[dataset]
+    known.check(index=index)
     if groups not in GROUPS:
         raise SettingsError(f"there are no groups {groups!r}{nearest(groups, GROUPS)}")
-    if groups == "roles" and not known:
+    if groups == "roles" and dataset not in NEIGHBORHOOD_TASKS:
         raise SettingsError(f"--groups roles needs a task of known information, but {dataset} is none.")
-    if groups == "order" and DATASETS[dataset].task != "classification":
+    if groups == "roles" and bins:
+        raise SettingsError(f"--bins {bins} has nothing to cut: what roles show is discrete; leave it out.")
+    if groups == "order" and known.task != "classification":
         raise SettingsError(f"--groups order trains on classes, but {dataset} has real labels; choose other groups.")
-    if values not in ("", "features", "degree"):
-        raise SettingsError(f"--values {values} is unknown{nearest(values, ('features', 'degree'))}")
-    wanted = models if models is not None else ("all" if known else "none")
+    if target_bins is not None and known.task == "classification":
+        raise SettingsError(f"--target-bins {target_bins} is for real labels, but {dataset} has classes; leave it out.")
+    check_format(chart)
+    if chart.exists():
+        raise SettingsError(f"{chart} is there already; remove it or name another file with --chart.")
+
+
+def _models(dataset: str, models: str | None) -> list[str]:
+    """The models to train."""
+    wanted = models if models is not None else ("all" if dataset in NEIGHBORHOOD_TASKS else "none")
     names = {"all": list(MODELS), "none": []}.get(wanted, wanted.split(","))
     for name in names:
         if name not in MODELS:
@@ -129,11 +144,7 @@ def _checked(
         raise SettingsError(
             f"captured information is that of classes, but {dataset} has real labels; leave --models out."
         )
-    chart = chart or Path(f"pid-{dataset}.png")
-    check_format(chart)
-    if chart.exists():
-        raise SettingsError(f"{chart} is there already; remove it or name another file with --chart.")
-    return names, groups, chart
+    return names
 
 
 def _exact(dataset: str, measure: str) -> Decomposition | None:
