@@ -1,10 +1,15 @@
+import multiprocessing
 import os
+import signal
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite runs one process per core
 
 import pytest
 import torch
 from hypothesis import settings
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; some tests press Ctrl-C
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # the Triton kernels run in Python where there is no GPU
@@ -16,3 +21,13 @@ settings.load_profile("suite")
 @pytest.fixture(autouse=True)
 def _same_draws_every_time() -> None:
     torch.manual_seed(12345)
+
+
+@pytest.fixture
+def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes of a search that begin with everything imported, instead of whole new interpreters."""
+    from torch_goat.search import tune
+
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["torch_goat.search.worker"])
+    monkeypatch.setattr(tune.multiprocessing, "get_context", lambda kind: context)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_goat.files import Busy, locked, write_atomic
+from torch_goat.files import Busy, is_locked, locked, write_atomic
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
@@ -51,7 +51,15 @@ def test_a_folder_belongs_to_one_process_until_it_ends_however(tmp_path: Path) -
             locked(tmp_path, wait=False, what="run"),
         ):
             pass
+        assert is_locked(tmp_path)
         other.send_signal(signal.SIGKILL)
         other.wait(10)
+    assert not is_locked(tmp_path)
     with locked(tmp_path, wait=False):
         pass
+
+
+def test_looking_whether_a_folder_is_held_changes_nothing(tmp_path: Path) -> None:
+    assert not is_locked(tmp_path / "none")
+    assert not is_locked(tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -20,11 +20,14 @@ LINE = [
     "nn",
     "models",
     "datasets",
+    "tabular",
     "training",
     "information",
     "recipes",
     "search",
     "tables",
+    "explain",
+    "report",
     "cli",
 ]
 
@@ -50,7 +53,7 @@ def test_imports_go_leftwards(part: str) -> None:
 
 def test_every_part_stands_on_the_line() -> None:
     parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert parts - {"__init__", "_version", "__pycache__"} == set(LINE)
+    assert parts - {"__init__", "__main__", "_version", "__pycache__"} == set(LINE)
 
 
 def test_import_stays_light() -> None:
@@ -59,5 +62,5 @@ def test_import_stays_light() -> None:
         "import sys, torch_geometric.nn; before = set(sys.modules); import torch_goat, torch_goat.nn; "
         f"print([name for name in {heavy} if name in sys.modules and name not in before])"
     )
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     assert result.stdout.strip() == "[]"

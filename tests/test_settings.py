@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_goat.settings import SettingsError, dumps, override, parse, read
+from torch_goat.settings import SettingsError, check_some, dumps, override, parse, read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,3 +110,12 @@ def test_bad_overrides_are_named(assignment: str, message: str) -> None:
     with pytest.raises(SettingsError) as caught:
         override(Outer("a"), [assignment])
     assert str(caught.value) == message
+
+
+def test_some_keys_are_checked_one_by_one() -> None:
+    check_some(Outer, {"fast": True, "cells": {"a": {"heads": 2}}}, "file")  # without the name, which is required
+    check_some(Inner, {"kind": "gru"}, "file")  # which one head cannot have, but the heads may come from elsewhere
+    with pytest.raises(SettingsError, match="file: unknown key 'head'; did you mean 'heads'"):
+        check_some(Inner, {"head": 2}, "file")
+    with pytest.raises(SettingsError, match="file: heads must be a whole number, got True"):
+        check_some(Inner, {"heads": True}, "file")

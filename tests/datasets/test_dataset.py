@@ -214,13 +214,13 @@ start = fork.Barrier(4)
 together = [fork.Process(target=load, args=(0.3, start, results)) for _ in range(4)]
 for process in together:
     process.start()
-print(*(results.get(timeout=60) for _ in together), sep="\\n")
+print(*(results.get(timeout=300) for _ in together), sep="\\n")
 """
 
 
 def test_processes_that_prepare_the_same_dataset_at_once(folder: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore", "-c", WORKER, str(folder), str(tmp_path / "log")]
-    output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=120, check=True).stdout
+    output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=300, check=True).stdout
     data = tiny.webkb().load("geom-gcn", 3, folder)
     expected = {key: data[key].tolist() for key in ("x", "y", "edge_index", "train_mask", "val_mask", "test_mask")}
     assert output.splitlines() == [str(expected)] * 4

@@ -4,6 +4,7 @@ import torch.nn.functional as F
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
+from torch_geometric.nn import GATConv
 
 from tests.compare import relative_error
 from tests.graphs import graphs, small_graph
@@ -226,3 +227,34 @@ def test_bad_input_is_refused() -> None:
         build(options("gcn"), 0, 3)
     with pytest.raises(ValueError, match=r"x must have shape \[nodes, 5\], got \[10, 4\]"):
         network("gcn")(torch.randn(N, 4), small_graph())
+
+
+@pytest.mark.parametrize("head_pooling", ["cat", "sum"])
+@pytest.mark.parametrize("name", ["gat", "gatv2", "goat"])
+def test_edge_features_reach_every_layer_that_reads_them(name: str, head_pooling: str) -> None:
+    made = build(options(name, heads=2, head_pooling=head_pooling, dropout=0.0), IN, OUT, edge_dim=3).eval()
+    x, edge_index = graph()
+    features = torch.randn(edge_index.size(1), 3, requires_grad=True)
+    made(x, edge_index, features).square().sum().backward()
+    assert features.grad is not None
+    assert (features.grad[edge_index[0] != edge_index[1]].abs().sum(dim=1) > 0).any()
+    assert all(parameter.grad is not None for parameter in made.parameters())
+
+
+def test_edge_features_are_refused_where_nothing_reads_them() -> None:
+    with pytest.raises(ValueError, match=r"no layer of this network \(gcn -> gcn\) reads edge features"):
+        build(options("gcn"), IN, OUT, edge_dim=2)
+    x, edge_index = graph()
+    with pytest.raises(ValueError, match=r"edge_attr has shape \[\d+, 2\], but the network reads 0"):
+        build(options("gat"), IN, OUT)(x, edge_index, torch.randn(edge_index.size(1), 2))
+    with pytest.raises(ValueError, match="edge_attr has shape None, but the network reads 2"):
+        build(options("gat"), IN, OUT, edge_dim=2)(x, edge_index)
+
+
+def test_gat_with_edge_features_is_the_one_of_pyg() -> None:
+    made = build(options("gat", num_layers=1, dropout=0.0), IN, OUT, edge_dim=3).eval()
+    conv = GATConv(IN, OUT, edge_dim=3)
+    conv.load_state_dict(made.layers[0].state_dict())
+    x, edge_index = graph()
+    features = torch.randn(edge_index.size(1), 3)
+    torch.testing.assert_close(made(x, edge_index, features), conv(x, edge_index, features))

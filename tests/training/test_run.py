@@ -179,7 +179,7 @@ def test_a_full_disk_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
     if shutil.which("unshare") is None:
         pytest.skip("no unshare to mount a small file system with")
     command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", FULL_DISK, str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
     if "mounted" not in result.stdout:
         pytest.skip(f"mounting is not allowed here: {result.stderr.strip()[-200:]}")
     _, message, names = result.stdout.splitlines()

@@ -72,3 +72,30 @@ def test_a_graph_that_cannot_be_trained_on_is_refused(key: str, value: object, t
 def test_a_model_that_does_not_fit_the_targets_is_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="out_channels=3"):
         Task(tiny(), CPU).loss(torch.randn(shape))
+
+
+def test_class_weights_make_the_classes_equal() -> None:
+    data = tiny()
+    data.y[data.train_mask] = (torch.arange(20) == 0).long()  # 19 of class 0, one of class 1, none of class 2
+    out = torch.randn(60, 3)
+    task, y = Task(data, CPU, class_weights=True), data.y[data.train_mask]
+    losses = F.cross_entropy(out[data.train_mask], y, reduction="none")
+    expected = (losses[y == 0].mean() + losses[y == 1].mean()) / 2
+    assert float(task.loss(out)) == pytest.approx(float(expected))
+    wide = torch.cat([out, torch.full((60, 1), -torch.inf)], dim=1)  # a class that no node has
+    assert float(task.loss(wide)) == pytest.approx(float(expected))
+    with pytest.raises(ValueError, match="class_weights needs classes"):
+        Task(tiny(regression=True), CPU, class_weights=True)
+
+
+def test_standardised_targets_are_judged_in_their_own_unit() -> None:
+    data = tiny(regression=True)
+    out = torch.randn(60, 1)
+    plain = Task(data, CPU)
+    data.target_scale = 10.0
+    scaled = Task(data, CPU)
+    assert float(scaled.loss(out)) == float(plain.loss(out))
+    before, after = plain.metrics(out)["test"], scaled.metrics(out)["test"]
+    assert after["mse"] == pytest.approx(100 * before["mse"], rel=1e-5)
+    assert after["r2"] == pytest.approx(before["r2"], rel=1e-4)
+    assert scaled.measure(out)[3] == pytest.approx(after["mse"])

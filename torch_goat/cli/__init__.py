@@ -8,8 +8,12 @@ def main() -> None:
     try:
         import rich  # noqa: F401
         import typer  # noqa: F401
-    except ImportError as error:
-        sys.exit(f"goat: {error.name} is missing; install the command line with: pip install 'torch-goat[cli]'")
-    from torch_goat.cli.app import run
 
+        from torch_goat.cli.app import run
+    except ImportError as error:
+        missing = str(error.name).partition(".")[0]
+        sys.exit(f"goat: {missing} is missing; install the command line with: pip install 'torch-goat[cli]'")
+    except KeyboardInterrupt:
+        print("goat: stopped.", file=sys.stderr)
+        sys.exit(130)
     run()

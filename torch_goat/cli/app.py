@@ -8,8 +8,12 @@ import torch_goat
 from torch_goat.cli.console import console, table
 from torch_goat.cli.datasets import datasets
 from torch_goat.cli.demo import demo
-from torch_goat.cli.errors import report, stoppable
+from torch_goat.cli.errors import report as report_error
+from torch_goat.cli.errors import stoppable
+from torch_goat.cli.explain import explain
 from torch_goat.cli.pid import pid
+from torch_goat.cli.predict import predict
+from torch_goat.cli.report import report
 from torch_goat.cli.reproduce import reproduce
 from torch_goat.cli.runs import runs
 from torch_goat.cli.train import train
@@ -47,7 +51,7 @@ def backends() -> None:
     console().print(table(["backend", "available", "note"], rows))
 
 
-for command in (train, tune, reproduce, runs, datasets, pid, demo, backends):
+for command in (train, predict, explain, report, tune, reproduce, runs, datasets, pid, demo, backends):
     app.command()(stoppable(command))
 
 
@@ -60,4 +64,4 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if rest != given:
             raise
-        report(error)
+        report_error(error)

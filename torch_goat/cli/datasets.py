@@ -1,30 +1,58 @@
+import shlex
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from torch_goat import datasets as library
 from torch_goat.cli.console import console, say, table
-from torch_goat.cli.options import DataDir
+from torch_goat.cli.options import DataDir, Force
 from torch_goat.datasets import DATASETS, Dataset
 from torch_goat.datasets.cache import cache_folder
 from torch_goat.datasets.dataset import Real
 from torch_goat.datasets.raw import RawFile, data_folder, find
 from torch_goat.settings import SettingsError, nearest
+from torch_goat.tabular.folder import write_tables
 
 
 def datasets(
-    name: Annotated[str, typer.Argument(metavar="[NAME]", help="One dataset, with all that is known of it.")] = "",
+    name: Annotated[
+        str, typer.Argument(metavar="[NAME|export]", help="One dataset, with all that is known of it; or export.")
+    ] = "",
+    dataset: Annotated[str, typer.Argument(metavar="[NAME]", help="After export: the dataset.")] = "",
+    folder: Annotated[
+        Path | None, typer.Argument(metavar="[FOLDER]", help="After export: where its tables go.")
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="Of export: the split protocol; else the dataset's own.")] = "",
+    index: Annotated[int, typer.Option("--index", help="Of export: which graph or split, from 0.")] = 0,
+    force: Force = False,
     data_dir: DataDir = None,
 ) -> None:
     """List the datasets, or show one: its size, its splits, where its files go and where they come from.
 
-    Example: goat datasets cora
+    With export, write one as tables (nodes.csv, edges.csv and graph.toml) that goat train reads.
+
+    Example: goat datasets cora; goat datasets export cora tables/cora
     """
-    if not name:
+    if name == "export":
+        _export(dataset, folder, split, index, force, data_dir)
+    elif dataset:
+        raise SettingsError(f"one dataset at a time; to write {dataset} as tables: goat datasets export NAME FOLDER.")
+    elif not name:
         _list(data_dir)
     elif name in DATASETS:
         _show(DATASETS[name], data_dir)
     else:
         raise SettingsError(f"there is no dataset {name!r}{nearest(name, DATASETS)}")
+
+
+def _export(dataset: str, folder: Path | None, split: str, index: int, force: bool, data_dir: DataDir) -> None:
+    if not dataset or folder is None:
+        raise SettingsError("name the dataset and the folder: goat datasets export NAME FOLDER.")
+    data = library.load(dataset, split=split, index=index, data_dir=data_dir, normalized=False)
+    write_tables(data, folder, force=force)
+    say(f"{dataset} is in {folder}: nodes.csv, edges.csv, and graph.toml, which says how they are read. Next:")
+    say(f"  goat train {shlex.quote(str(folder))}")
 
 
 def _list(data_dir: DataDir) -> None:

@@ -17,7 +17,7 @@ MODELS = {"goat": "GOAT", "gat": "GAT", "sage-lstm": "GraphSAGE-LSTM"}
 
 
 def demo(
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs for each model.")] = 300,
+    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs for each model.")] = 150,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the weights.")] = 0,
     device: Device = "auto",
     precision: Precision = None,

@@ -5,7 +5,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+from torch_goat.datasets import DataError
 from torch_goat.settings import SettingsError
+from torch_goat.training import Busy, RunError
+
+EXPECTED = (Busy, DataError, ImportError, RunError)  # their messages say it all
 
 
 class Stopped(Exception):
@@ -34,7 +38,9 @@ def report(error: Exception) -> NoReturn:
     if isinstance(error, OSError) and error.strerror:
         reason = error.strerror.lower()
         _end(f"{error.filename}: {reason}." if error.filename else f"{reason}.", 1)
-    _end(f"{error or type(error).__name__} (--debug shows the traceback)", 1)
+    if isinstance(error, EXPECTED):
+        _end(str(error), 1)
+    _end(f"{str(error) or type(error).__name__} (--debug shows the traceback)", 1)
 
 
 def _end(message: str, code: int) -> NoReturn:

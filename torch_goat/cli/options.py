@@ -5,6 +5,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from torch_goat.datasets.raw import data_folder
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training.fabric import check_device
 from torch_goat.training.options import Precision as Precisions
@@ -22,6 +23,10 @@ def _precision(value: str | None) -> str | None:
     return value
 
 
+def _data_dir(value: Path | None) -> Path | None:
+    return value if value is None else data_folder(value)
+
+
 Device = Annotated[
     str, typer.Option("--device", callback=_device, help="auto (a GPU if there is one), cpu, cuda or cuda:1.")
 ]
@@ -31,11 +36,14 @@ Precision = Annotated[
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", help="The folder of raw data files, which is only read; else TORCH_GOAT_DATA."),
+    typer.Option(
+        "--data-dir", callback=_data_dir, help="The folder of raw data files, which is only read; else TORCH_GOAT_DATA."
+    ),
 ]
 Jobs = Annotated[
     int, typer.Option("--jobs", min=0, help="Runs at a time, each in a process; 0 is one per core, 8 on a GPU.")
 ]
+Force = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Sets an option of the model or of training; may be repeated."),
@@ -45,3 +53,13 @@ Set = Annotated[
 def with_precision(assignments: list[str] | None, precision: str | None) -> list[str]:
     """What ``--set`` and ``--precision`` set, for :func:`torch_goat.settings.override`."""
     return [*(assignments or []), *([f"training.precision={precision}"] if precision else [])]
+
+
+def check_new(file: Path | None, force: bool) -> None:
+    """Refuses a file that is there, unless it may be written over, and one that cannot be there."""
+    if file is None:
+        return
+    if file.is_dir():
+        raise SettingsError(f"{file} is a folder; name a file.")
+    if file.exists() and not force:
+        raise SettingsError(f"{file} is there already; choose another name or write over it with --force.")

@@ -98,8 +98,6 @@ class Bars(Board):
         self._jobs: dict[int, TaskID] = {}
 
     def _started(self, job: int, name: str) -> None:
-        if job in self._jobs:
-            self._bars.remove_task(self._jobs[job])
         self._jobs[job] = self._bars.add_task(escape(name), total=None, count="", note="starting")
 
     def _advanced(self, job: int, name: str, epoch: Epoch) -> None:
@@ -107,6 +105,8 @@ class Bars(Board):
         self._show()
 
     def _ended(self, job: int, name: str, text: str, failed: bool) -> None:
+        if job in self._jobs:
+            self._bars.remove_task(self._jobs.pop(job))
         if failed:
             self._bars.console.print(f"{escape(name)}: {escape(text)}")
         self._show()

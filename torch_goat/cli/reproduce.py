@@ -1,22 +1,24 @@
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text as Rich
 
 from torch_goat import settings
 from torch_goat.cli import options
-from torch_goat.cli.console import console, table
+from torch_goat.cli.console import console, say, table
 from torch_goat.cli.progress import PlanProgress
 from torch_goat.datasets import DATASETS, DataError
 from torch_goat.files import write_atomic
 from torch_goat.recipes import RECIPES, Recipe, Run, choose, find_recipe, plan, read_recipe, with_found
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.tables import FORMATS, ResultTable, collect, tabulate
-from torch_goat.tables.layout import LEGEND, Grid, Lines, comparison_grid, main_grid
+from torch_goat.tables.layout import Grid, Lines, comparison_grid, main_grid, notes
 from torch_goat.training import Experiment, PlannedRun, RunError, finished, run_plan, write_plan
 
 STYLES: Final = {
@@ -53,16 +55,17 @@ def reproduce(
 ) -> None:
     """Run the missing cells of a table of the paper and show our numbers beside its own.
 
-    Without TABLE it lists the tables. Cells that are done are kept, stopped ones go on. Runs are in OUT/TABLE, the
-    table is in OUT/TABLE.md, .tex and .csv.
+    Cells that are done are kept, stopped ones go on; without TABLE the tables are listed.
 
-    A table with rows of your own: goat reproduce table2 --show > my.toml, then add a [rows.NAME] and run my.toml.
+    Runs are in OUT/TABLE, and the whole table is in OUT/TABLE.md, OUT/TABLE.tex and OUT/TABLE.csv.
 
-    Settings that a search found: --settings goat-lstm=best.toml takes those of the file for that row, on the dataset
-    that the file names and on columns like it; add --show to keep them as a recipe. Use another --out for them.
+    Rows of your own: goat reproduce table2 --show > my.toml, add a row there, and goat reproduce my.toml.
 
-    On another machine: --plan-only PLAN.json here, python -m torch_goat.training.worker PLAN.json there, then again
-    without it, to collect.
+    Settings of goat tune: --settings goat-lstm=best.toml takes those of the file, for that row on the file's dataset.
+
+    Columns and rows that share settings follow. Give them an --out of their own, or keep them with --show > my.toml.
+
+    Another machine: --plan-only PLAN.json, there python -m torch_goat.training.worker PLAN.json, then --collect.
 
     Example: goat reproduce table2 --only goat-lstm,gat --datasets cora,photo --jobs 2
     """
@@ -74,23 +77,24 @@ def reproduce(
     recipe = _with_all_found(read_recipe(path), found or [])
     rows, columns = choose("row", _names(only), recipe.rows), choose("column", _names(datasets), recipe.columns)
     if show:
-        return typer.echo(_text(recipe) if found else path.read_text(encoding="utf-8"), nl=False)
+        return typer.echo(recipe.to_toml() if found else path.read_text(encoding="utf-8"), nl=False)
     folder = out / f"{path.stem}{'-quick' if quick else ''}"
+    if quick:
+        recipe = replace(recipe, title=f"{recipe.title} (tried out with --quick)")
     runs = plan(recipe, quick=quick, precision=precision)
     missing = [run for run in runs if run.row in rows and run.column in columns and _is_missing(run, folder)]
     if plan_only is not None:
         return _write_plan(plan_only, missing, folder)
-    lacking = {} if collect_only else _lacking(recipe, missing, data_dir)
-    failures: list[str] = []
-    try:
-        if not collect_only:
-            failures = _run([run for run in missing if run.column not in lacking], folder, jobs, device, data_dir)
-    finally:  # also after Ctrl-C
-        whole, problems = _collected(recipe, runs, folder, data_dir)
-        _write(whole, folder)
-    _print(whole.part(rows, columns), format)
-    failures = [*(problems[cell] for cell in problems if cell[0] in rows and cell[1] in columns), *failures]
-    _say([*lacking.values(), *failures])
+    whole, problems = _written(recipe, runs, folder, data_dir)  # at once, so that a folder of no use is found at once
+    lacking, failures = {}, [problems[cell] for cell in problems if cell[0] in rows and cell[1] in columns]
+    if not collect_only:
+        lacking = _lacking(recipe, missing, data_dir)
+        try:
+            failures += _run([run for run in missing if run.column not in lacking], folder, jobs, device, data_dir)
+        finally:  # also after Ctrl-C
+            whole, _ = _written(recipe, runs, folder, data_dir)
+    _print(whole.part(rows, columns), format, folder)
+    _explain([*lacking.values(), *failures])
     if failures:
         raise typer.Exit(1)
     return None
@@ -116,23 +120,11 @@ def _with_all_found(recipe: Recipe, assignments: Iterable[str]) -> Recipe:
     return recipe
 
 
-def _text(recipe: Recipe) -> str:
-    """The recipe as TOML, without what is empty."""
-
-    def pruned(item: Any) -> Any:
-        if not isinstance(item, dict):
-            return item
-        kept = {key: pruned(value) for key, value in item.items()}
-        return {key: value for key, value in kept.items() if value not in ("", {}, False)}
-
-    return settings.dumps(pruned(settings.to_table(recipe)))
-
-
 def _is_missing(run: Run, folder: Path) -> bool:
     """Whether a run is still to be done; one whose folder is of no use is not."""
     try:
         return finished(run.experiment, folder / run.folder) is None
-    except (RunError, ValueError):
+    except RunError:
         return False
 
 
@@ -144,7 +136,7 @@ def _write_plan(path: Path, runs: Sequence[Run], folder: Path) -> None:
     if path.exists():
         raise SettingsError(f"{path} is there already; remove it or name another file.")
     write_plan(path, _planned(runs, folder))
-    console().print(f"{path}: {len(runs)} runs.", soft_wrap=True)
+    say(f"{path} has {len(runs)} runs.")
 
 
 def _lacking(recipe: Recipe, runs: Iterable[Run], data_dir: Path | None) -> dict[str, str]:
@@ -166,34 +158,30 @@ def _run(runs: Sequence[Run], folder: Path, jobs: int, device: str, data_dir: Pa
         return []
     with PlanProgress([str(run.folder) for run in runs]) as progress:
         ends = run_plan(_planned(runs, folder), jobs=jobs, device=device, data_dir=data_dir, on_event=progress)
-    return [f"{folder / runs[end.index].folder}: {end.message}" for end in ends if end.kind == "failed"]
+    failed = [(str(folder / runs[end.index].folder), end.message) for end in ends if end.kind == "failed"]
+    return [message if where in message else f"{where}: {message}" for where, message in failed]
 
 
-def _collected(
+def _written(
     recipe: Recipe, runs: Sequence[Run], folder: Path, data_dir: Path | None
 ) -> tuple[ResultTable, dict[tuple[str, str], str]]:
-    """The whole table, and what is wrong with folders."""
+    """The whole table as it is by now, written to files, and what is wrong with folders of runs."""
     scores, problems = collect(runs, folder)
-    notes = []
-    for name, column in recipe.columns.items():
-        empty = any(run.column == name and run.repetition not in scores.get((run.row, name), {}) for run in runs)
-        if empty and not DATASETS[column.dataset].available(data_dir):
-            notes.append(f"{column.label}: cells are empty where the data of {column.dataset} were not to be had.")
-    return tabulate(recipe, runs, scores, notes), problems
-
-
-def _write(whole: ResultTable, folder: Path) -> None:
+    lacking = [name for name, one in recipe.columns.items() if not DATASETS[one.dataset].available(data_dir)]
+    whole = tabulate(recipe, runs, scores, lacking)
     for ending, text in FORMATS.values():
         write_atomic(folder.with_name(folder.name + ending), text(whole))
+    return whole, problems
 
 
-def _print(part: ResultTable, format: str) -> None:
+def _print(part: ResultTable, format: str, files: Path) -> None:
     if format:
         return typer.echo(FORMATS[format][1](part), nl=False)
-    screen = console()
     for grid in filter(None, (main_grid(part), comparison_grid(part))):
-        screen.print(_rich(grid))
-    screen.print(LEGEND, *part.notes, sep="\n", markup=False)
+        say(grid.title)
+        console().print(_rich(grid))
+    for line in (*notes(part), f"The whole table is in {files}.md, .tex and .csv."):
+        say(line)
     return None
 
 
@@ -201,7 +189,7 @@ def _rich(grid: Grid) -> Table:
     def cell(lines: Lines) -> Rich:
         return Rich("\n").join(Rich.assemble(*((piece.text, STYLES[piece.style]) for piece in line)) for line in lines)
 
-    made = Table(title=grid.title, title_justify="left")
+    made = Table(box=SIMPLE_HEAD)
     for number, head in enumerate(grid.head):
         made.add_column(cell(head), justify="right" if number else "left")
     for number, row in enumerate(grid.body):
@@ -209,10 +197,9 @@ def _rich(grid: Grid) -> Table:
     return made
 
 
-def _say(sentences: Iterable[str]) -> None:
-    """Writes what the user should know below the table, each sentence once."""
+def _explain(sentences: Iterable[str]) -> None:
+    """Says below the table why cells are empty, each sentence once."""
     sentences, screen = list(dict.fromkeys(sentences)), console(stderr=True)
-    for sentence in sentences[:MOST_SENTENCES]:
+    more = [f"... and {len(sentences) - MOST_SENTENCES} more."] if len(sentences) > MOST_SENTENCES else []
+    for sentence in sentences[:MOST_SENTENCES] + more:
         screen.print(sentence, markup=False, soft_wrap=True)
-    if len(sentences) > MOST_SENTENCES:
-        screen.print(f"... and {len(sentences) - MOST_SENTENCES} more.")

@@ -3,7 +3,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +13,10 @@ import typer
 from torch_goat import settings
 from torch_goat.cli.console import console, table
 from torch_goat.files import is_locked
-from torch_goat.search.search import LOWER_IS_BETTER
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Experiment, Result
-from torch_goat.training.folder import CONFIG, CURVES, ERROR, RESULT
+from torch_goat.training.folder import CONFIG, CURVES, ERROR, RESULT, find_runs
+from torch_goat.training.metrics import LOWER_IS_BETTER
 
 FORMATS = ("table", "csv", "json")
 DONE = "done"
@@ -96,15 +96,6 @@ def runs(
         typer.echo(f"There are no such runs in {folder}.")
 
 
-def find_runs(folder: Path) -> Iterator[Path]:
-    """The run folders below a folder, in the order of their names; what is within one belongs to it."""
-    for place, below, files in os.walk(folder):
-        below.sort(key=_natural)
-        if CONFIG in files:
-            below.clear()
-            yield Path(place)
-
-
 def read_run(folder: Path) -> Run:
     """What is in a run folder; one that cannot be read is damaged."""
     blank = Run(str(folder), "damaged")
@@ -146,11 +137,6 @@ def _epochs(curves: Path) -> int:
         return 0
     last = curves.read_text(encoding="utf-8").splitlines()[-1]
     return int(last.partition(",")[0])
-
-
-def _natural(name: str) -> tuple[int, str]:
-    """Numbers by their size, before names."""
-    return (int(name), "") if name.isdecimal() else (1 << 62, name)
 
 
 def _rank(run: Run, key: str) -> tuple[bool, Any]:

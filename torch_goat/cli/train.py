@@ -1,13 +1,14 @@
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from torch_goat import settings
 from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import DataDir, Device, Precision, Set, with_precision
+from torch_goat.cli.own import compare, is_own, make_tables, own_experiment, read_own, show_next
 from torch_goat.cli.progress import RunProgress, duration
 from torch_goat.datasets import DATASETS
 from torch_goat.search import fingerprint, starting_point
@@ -23,11 +24,23 @@ Recipe = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="The folder; else one in runs/.")]
 
+REASONS = {"epochs": "all that were asked for", "patience": "then no better one came", "diverged": "then it diverged"}
+
+
+def _own(name: str, text: str, **more: Any) -> Any:
+    return typer.Option(name, help=text, rich_help_panel="A graph of yours", **more)
+
 
 def train(
     dataset: Annotated[
-        str, typer.Argument(metavar="[DATASET]", help="A name that goat datasets lists; else the recipe's.")
+        str,
+        typer.Argument(
+            metavar="[DATASET|NODES]",
+            help="A name that goat datasets lists (else the recipe's), or the nodes of a graph of yours: a CSV or "
+            "Parquet file, a GraphML file, or a folder with both tables.",
+        ),
     ] = "",
+    edges: Annotated[str, typer.Argument(metavar="[EDGES]", help="The edges of a graph of yours.")] = "",
     model: Model = None,
     assignments: Set = None,
     seed: Annotated[int | None, typer.Option("--seed", help="The seed of everything random.")] = None,
@@ -39,16 +52,65 @@ def train(
     precision: Precision = None,
     data_dir: DataDir = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")] = False,
+    target: Annotated[str, _own("--target", "The column of the nodes to predict.")] = "",
+    task: Annotated[str, _own("--task", "classification or regression; else the target decides.")] = "",
+    names: Annotated[str, _own("--id", "The column that names the nodes; else id, or the first.")] = "",
+    directed: Annotated[bool, _own("--directed", "Edges lead from source to target alone.")] = False,
+    edge_features: Annotated[bool, _own("--edge-features", "The other columns of the edges are features.")] = False,
+    category: Annotated[list[str] | None, _own("--category", "A column of categories, though of numbers.")] = None,
+    drop: Annotated[list[str] | None, _own("--drop", "A column that is no feature; may be repeated.")] = None,
+    split_column: Annotated[str, _own("--split-column", "A column that says train, val or test.")] = "",
+    time_column: Annotated[str, _own("--time-column", "A column of times: the earliest nodes train.")] = "",
+    fractions: Annotated[str, _own("--fractions", "Shares of a random split; 0.6,0.2,0.2 unless set.")] = "",
+    repeats: Annotated[int, _own("--repeats", "How many runs of each model are compared.", min=1)] = 3,
 ) -> None:
-    """Train a model on a dataset, in a folder that keeps everything; the same command goes on where it was stopped.
+    """Train a model on a dataset or on a graph of yours, in a folder that keeps everything; the same command goes on
+    where it was stopped. Without --model, a graph of yours is learned by GOAT, GAT and GraphSAGE side by side.
 
-    Example: goat train top2 --model goat --set heads=4 --set rnn=gru --seed 3
+    Example: goat train top2 --model goat --set heads=4 --set rnn=gru --seed 3;
+    goat train nodes.csv edges.csv --target label
     """
-    experiment = base_experiment(dataset, model, split, recipe)
     changes = {key: value for key, value in (("seed", seed), ("index", index)) if value is not None}
-    experiment = settings.override(experiment, with_precision(assignments, precision) + _texts(changes))
-    DATASETS[experiment.dataset].check(experiment.split, experiment.index)
+    changed = with_precision(assignments, precision) + _texts(changes)
+
+    def runner(experiment: Experiment, folder: Path) -> Result:
+        return _run(experiment, folder, device, data_dir, tensorboard)[0]
+
+    columns = {
+        "target": target, "task": task, "id": names, "directed": directed, "edge_features": edge_features,
+        "categories": tuple(category or ()), "drop": tuple(drop or ()), "split_column": split_column,
+        "time_column": time_column,
+    }  # fmt: skip
+    tables, graph = None, None
+    if is_own(dataset, edges):
+        if split is not None:
+            raise SettingsError("--split is of named datasets; use --fractions, --split-column or --time-column.")
+        tables, graph = read_own(make_tables(dataset, edges, fractions=fractions, **columns), index or 0)
+        if model is None and recipe is None:
+            best, ordered, whole = compare(tables, graph, changed, repeats, out, runner)
+            say(f"The best run is in {best}")
+            show_next(tables, graph, best, ordered, whole)
+            return
+        experiment = own_experiment(tables, graph, model, recipe)
+    else:
+        given = [key for key, value in {**columns, "fractions": fractions}.items() if value]
+        if given:
+            raise SettingsError(f"--{given[0].replace('_', '-')} is for a graph of yours; name its files first.")
+        experiment = base_experiment(dataset, model, split, recipe)
+    experiment = settings.override(experiment, changed)
+    if experiment.tables is None:
+        DATASETS[experiment.dataset].check(experiment.split, experiment.index)
     folder = out or Path("runs") / run_name(experiment)
+    result, done = _run(experiment, folder, device, data_dir, tensorboard)
+    _show(experiment, result, folder, done)
+    if tables is not None and graph is not None:
+        show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None, None)
+
+
+def _run(
+    experiment: Experiment, folder: Path, device: str, data_dir: Path | None, tensorboard: bool
+) -> tuple[Result, bool]:
+    """Trains with progress; also says whether the run was done before."""
     name = f"{experiment.dataset} {experiment.model.name}"
     done = finished(experiment, folder) is not None
     with ExitStack() as stack:
@@ -60,8 +122,7 @@ def train(
             for observer in observers:
                 observer(epoch)
 
-        result = run(experiment, folder, device=device, data_dir=data_dir, observer=observe)
-    _show(experiment, result, folder, done)
+        return run(experiment, folder, device=device, data_dir=data_dir, observer=observe), done
 
 
 def base_experiment(dataset: str, model: str | None, split: str | None, recipe: Path | None) -> Experiment:
@@ -78,6 +139,9 @@ def base_experiment(dataset: str, model: str | None, split: str | None, recipe: 
             raise SettingsError(f"the recipe {recipe} brings its own model; leave --model {model} out.")
         experiment = settings.read(Experiment, recipe)
         experiment = replace(experiment, dataset=dataset or experiment.dataset)
+        if experiment.tables is not None and not dataset:
+            return experiment
+        experiment = replace(experiment, tables=None)
         if experiment.dataset not in DATASETS:
             raise SettingsError(f"there is no dataset {experiment.dataset!r}{nearest(experiment.dataset, DATASETS)}")
     elif dataset:
@@ -105,7 +169,7 @@ def _show(experiment: Experiment, result: Result, folder: Path, done: bool) -> N
     console().print(table(["split", *metrics], rows))
     say(
         f"{experiment.model.name} on {experiment.dataset} ({experiment.split} {experiment.index}), seed "
-        f"{experiment.seed}: best in epoch {result.best_epoch} of {result.epochs} (stopped by {result.stopped}), "
+        f"{experiment.seed}: best in epoch {result.best_epoch} of {result.epochs} ({REASONS[result.stopped]}), "
         f"{duration(result.seconds)} on {result.device}."
     )
     say(f"{'It was done before; the' if done else 'The'} run is in {folder}")

@@ -57,7 +57,8 @@ def tune(
         from torch_goat.search.tune import BEST, TABLE
         from torch_goat.search.tune import tune as run
     except ModuleNotFoundError as error:
-        raise ImportError(f"goat tune needs {error.name}; install it with: pip install 'torch-goat[cli]'.") from error
+        missing = str(error.name).partition(".")[0]
+        raise ImportError(f"goat tune needs {missing}; install it with: pip install 'torch-goat[cli]'.") from error
     experiment = base_experiment(dataset, model, split, recipe)
     if grid and recipe is None:  # the options' own defaults are the paper's
         experiment = replace(experiment, model=ModelOptions(experiment.model.name), training=TrainingOptions())

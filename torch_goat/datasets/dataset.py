@@ -71,10 +71,12 @@ class Dataset(ABC):
         """Whether it loads without a download, with its default split."""
         return True
 
-    def load(self, split: str = "", index: int = 0, data_dir: str | Path | None = None) -> Data:
+    def load(
+        self, split: str = "", index: int = 0, data_dir: str | Path | None = None, *, normalized: bool = True
+    ) -> Data:
         """The graph with the masks of one split; see :func:`torch_goat.datasets.load`."""
         self.check(split, index)
-        data = self._load(split or self.default_split, index, data_dir)
+        data = self._load(split or self.default_split, index, data_dir, normalized)
         if self.task == "classification":
             data.num_classes = self.classes
         return data
@@ -92,7 +94,7 @@ class Dataset(ABC):
             raise SettingsError(f"{self.name} has {known} under the split {split!r}, got {index}.")
 
     @abstractmethod
-    def _load(self, split: str, index: int, data_dir: str | Path | None) -> Data:
+    def _load(self, split: str, index: int, data_dir: str | Path | None, normalized: bool) -> Data:
         """The graph with the masks of a split that is there."""
 
 
@@ -106,7 +108,7 @@ class Generated(Dataset):
 
     make: Callable[[int], Data]
 
-    def _load(self, split: str, index: int, data_dir: str | Path | None) -> Data:
+    def _load(self, split: str, index: int, data_dir: str | Path | None, normalized: bool) -> Data:
         return self.make(index)
 
 
@@ -132,7 +134,7 @@ class Real(Dataset):
         needed = (*self.raw, *self.protocols[self.default_split].files)
         return all(find(file, folder) is not None for file in needed)
 
-    def _load(self, split: str, index: int, data_dir: str | Path | None) -> Data:
+    def _load(self, split: str, index: int, data_dir: str | Path | None, normalized: bool) -> Data:
         protocol, folder = self.protocols[split], data_folder(data_dir)
         files = obtain(self.name, protocol.files, folder)
         for file, path in zip(protocol.files, files, strict=True):
@@ -145,7 +147,7 @@ class Real(Dataset):
                 f"the split {split!r} of {self.name} does not give {protocol.sizes} different nodes; "
                 f"replace {_listed(files or obtain(self.name, self.raw, folder))}."
             )
-        if protocol.row_normalized:
+        if protocol.row_normalized and normalized:
             normalize_rows_(graph["x"])
         return Data(x=graph["x"], edge_index=graph["edge_index"], y=graph["y"], **masks(parts, self.nodes))
 

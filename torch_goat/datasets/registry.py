@@ -26,7 +26,9 @@ TUNED_GNN = "https://github.com/LUOyk1999/tunedGNN/raw/main/medium_graph/data"
 Sizes = tuple[int, int, int]
 
 
-def load(name: str, *, split: str = "", index: int = 0, data_dir: str | Path | None = None) -> Data:
+def load(
+    name: str, *, split: str = "", index: int = 0, data_dir: str | Path | None = None, normalized: bool = True
+) -> Data:
     """A graph with features, targets and the masks of one split.
 
     Raw files are looked for in the data folder, which is never written to, then among earlier downloads, and are
@@ -37,6 +39,7 @@ def load(name: str, *, split: str = "", index: int = 0, data_dir: str | Path | N
         split: The split protocol; empty for the dataset's default.
         index: Which graph of a generated dataset, or which split of a real one.
         data_dir: The data folder; ``TORCH_GOAT_DATA`` if not given.
+        normalized: Whether features are divided by their sum where the protocol does so.
 
     Returns:
         A graph with ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``. ``y`` ``[N]`` is the
@@ -44,7 +47,7 @@ def load(name: str, *, split: str = "", index: int = 0, data_dir: str | Path | N
     """
     if name not in DATASETS:
         raise SettingsError(f"there is no dataset {name!r}{nearest(name, DATASETS)}")
-    return DATASETS[name].load(split, index, data_dir)
+    return DATASETS[name].load(split, index, data_dir, normalized=normalized)
 
 
 def _random_graphs(
@@ -74,7 +77,7 @@ def _neighborhood(name: str, task: NeighborhoodTask) -> Dataset:
         features=task.num_features,
         classes=task.num_classes,
         protocols={"generated": Split((centers * 6 // 10, centers * 2 // 10, centers * 2 // 10), count=10)},
-        note="Generated; see docs/information.md. The labelled nodes are a part of all.",
+        note="Generated. The labelled nodes are a part of all.",
         make=task.make,
     )
 

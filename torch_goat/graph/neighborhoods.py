@@ -56,7 +56,7 @@ def neighborhoods(
         add_self_loops: Whether each target is in its own neighbourhood, once; its edge features are the mean of those
             of its other edges. Self loops that were there already are replaced.
     """
-    if edge_attr is not None:
+    if edge_attr is not None or torch.compiler.is_compiling():  # a tracer's tensors have no values to compare
         return _group(edge_index, edge_attr, num_sources, num_targets, add_self_loops)
     known = _known.setdefault(edge_index, {})
     key = (num_sources, num_targets, add_self_loops, stream(edge_index))

@@ -1,5 +1,6 @@
 """Networks to compare: GOAT and its rivals, alike in everything but their layers."""
 
+from torch_goat.models.export import export_program
 from torch_goat.models.janossy import JanossyConv
 from torch_goat.models.layers import KINDS, degree_histogram
 from torch_goat.models.network import Network, build
@@ -7,4 +8,4 @@ from torch_goat.models.options import ModelOptions
 
 MODELS = {name: kind.description for name, kind in KINDS.items()}
 
-__all__ = ["MODELS", "JanossyConv", "ModelOptions", "Network", "build", "degree_histogram"]
+__all__ = ["MODELS", "JanossyConv", "ModelOptions", "Network", "build", "degree_histogram", "export_program"]

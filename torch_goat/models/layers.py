@@ -2,7 +2,7 @@
 
 A kind is a function that builds the layer for its place in a network. What the function takes by keyword are options of
 :class:`~torch_goat.models.ModelOptions`, by their names: its signature says which options a layer reads. The layer maps
-``(x, edge_index)`` to new states.
+``(x, edge_index)`` to new states, or ``(x, edge_index, edge_attr)`` if it was built to read edge features.
 """
 
 import inspect
@@ -42,6 +42,7 @@ class Place(NamedTuple):
     in_channels: int
     out_channels: int  # of one head
     degree: Tensor | None  # how many nodes of the training graph have 0, 1, 2, ... neighbours
+    edge_dim: int | None = None  # the number of edge features, of a kind that reads them
 
 
 class Kind(NamedTuple):
@@ -52,6 +53,7 @@ class Kind(NamedTuple):
     bounded: bool = False  # its output is an RNN's state, within (-1, 1) and of even width: never a network's output
     last: str = ""  # the kind of the last layer in a network of this one, unless said otherwise; "" is this one
     more: frozenset[str] = frozenset()  # options that it reads besides, as the layer's own constructor names them
+    edges: bool = False  # whether it reads edge features
 
     @property
     def reads(self) -> frozenset[str]:
@@ -84,8 +86,8 @@ class SumOfHeads(Module):
         self.conv.reset_parameters()
         zeros(self.bias)
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.conv.heads * self.conv(x, edge_index) + self.bias
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        return self.conv.heads * self.conv(x, edge_index, edge_attr) + self.bias
 
 
 def build_norm(norm: str, channels: int) -> Module:
@@ -136,7 +138,9 @@ def _gin(place: Place, *, activation: str, norm: str) -> Module:
 def _attention(
     conv: Callable[..., MessagePassing], place: Place, *, heads: int, head_pooling: str, attention_dropout: float
 ) -> Module:
-    build = partial(conv, place.in_channels, place.out_channels, heads, dropout=attention_dropout)
+    build = partial(
+        conv, place.in_channels, place.out_channels, heads, dropout=attention_dropout, edge_dim=place.edge_dim
+    )
     return SumOfHeads(build(concat=False, bias=False)) if head_pooling == "sum" else build(concat=head_pooling == "cat")
 
 
@@ -174,6 +178,7 @@ def _goat(
         max_neighbors=max_neighbors or None,
         neighbor_selection=neighbor_selection,
         dropout=attention_dropout,
+        edge_dim=place.edge_dim,
         backend=backend,
         **more,
     )
@@ -186,8 +191,8 @@ KINDS: dict[str, Kind] = {
     "sage-max": Kind("GraphSAGE with the maximum over neighbours", partial(_sage, "max")),
     "sage-lstm": Kind("GraphSAGE with an LSTM that reads all neighbours in a random order", _sage_lstm),
     "gin": Kind("graph isomorphism network: an MLP on the sum over neighbours", _gin),
-    "gat": Kind("graph attention", partial(_attention, GATConv)),
-    "gatv2": Kind("graph attention with dynamic scores", partial(_attention, GATv2Conv)),
+    "gat": Kind("graph attention", partial(_attention, GATConv), edges=True),
+    "gatv2": Kind("graph attention with dynamic scores", partial(_attention, GATv2Conv), edges=True),
     "pna": Kind("principal neighbourhood aggregation: several aggregators, scaled by degree", _pna),
     "janossy": Kind("Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _janossy),
     "goat": Kind(
@@ -196,8 +201,13 @@ KINDS: dict[str, Kind] = {
         bounded=True,
         last="gat",
         more=frozenset({"mean_residual", "scaling", "state_norm", "state_dropout", "rnn_init"}),
+        edges=True,
     ),
     "goat-paper": Kind(
-        "graph ordering attention, the paper's equations exactly", partial(_goat, GOATConv.paper), True, "gat"
+        "graph ordering attention, the paper's equations exactly",
+        partial(_goat, GOATConv.paper),
+        bounded=True,
+        last="gat",
+        edges=True,
     ),
 }

@@ -23,21 +23,32 @@ class Network(Module):
         out_channels: The number of classes or of regression targets.
         degree: How many nodes of the training graph have 0, 1, 2, ... neighbours, as
             :func:`~torch_goat.models.degree_histogram` counts them; pna layers need it, others do not look at it.
+        edge_dim: The number of edge features, which the attention and GOAT layers of the network read; 0 is none.
     """
 
     def __init__(
-        self, options: ModelOptions, in_channels: int, out_channels: int, *, degree: Tensor | None = None
+        self,
+        options: ModelOptions,
+        in_channels: int,
+        out_channels: int,
+        *,
+        degree: Tensor | None = None,
+        edge_dim: int = 0,
     ) -> None:
         super().__init__()
         if in_channels < 1 or out_channels < 1:
             raise ValueError(f"in_channels and out_channels must be at least 1, got {in_channels} and {out_channels}.")
-        self.options, self.in_channels, self.out_channels = options, in_channels, out_channels
+        if edge_dim and not any(KINDS[kind].edges for kind in options.kinds):
+            chain = " -> ".join(options.kinds)
+            raise ValueError(f"no layer of this network ({chain}) reads edge features; leave them out.")
+        self.options, self.in_channels, self.out_channels, self.edge_dim = options, in_channels, out_channels, edge_dim
         self.encoder = Linear(in_channels, options.input_channels) if options.input_channels else None
         self.layers, self.residuals, self.norms = ModuleList(), ModuleList(), ModuleList()
         width = options.input_channels or in_channels
         for number, kind in enumerate(options.kinds):
             before, last = width, number == options.num_layers - 1
-            place = Place(number, before, options.channels(number, out_channels), degree)
+            edges = edge_dim if edge_dim and KINDS[kind].edges else None
+            place = Place(number, before, options.channels(number, out_channels), degree, edges)
             values = {name: getattr(options, name) for name in KINDS[kind].reads}
             if last and "heads" in values:
                 values |= {"heads": 1, "head_pooling": "cat"}
@@ -62,6 +73,7 @@ class Network(Module):
         self,
         x: Tensor,
         edge_index: Tensor,
+        edge_attr: Tensor | None = None,
         *,
         orderings: Sequence[Ordering | None] | None = None,
         return_orderings: bool = False,
@@ -71,24 +83,33 @@ class Network(Module):
         Args:
             x: The node features ``[N, in_channels]``.
             edge_index: The edges ``[2, E]``.
+            edge_attr: Their features ``[E, edge_dim]``, if the network was built to read them.
             orderings: One ordering to replay per GOAT layer (``None``: sort).
             return_orderings: Whether to return ``(out, orderings)``.
         """
         if x.dim() != 2 or x.size(1) != self.in_channels:
             raise ValueError(f"x must have shape [nodes, {self.in_channels}], got {list(x.shape)}.")
+        shape = None if edge_attr is None else list(edge_attr.shape)
+        if shape != ([edge_index.size(1), self.edge_dim] if self.edge_dim else None):
+            raise ValueError(
+                f"edge_attr has shape {shape}, but the network reads {self.edge_dim} features of each edge."
+            )
         if orderings is not None and len(orderings) != self.num_orderings:
             raise ValueError(f"orderings has {len(orderings)} entries, but there are {self.num_orderings} GOAT layers.")
         replay = iter(orderings or [None] * self.num_orderings)
         used: list[Ordering] = []
         if self.encoder is not None:
             x = self.encoder(x)
-        for number, layer in enumerate(self.layers):
+        for number, (layer, kind) in enumerate(zip(self.layers, self.options.kinds, strict=True)):
+            edges = (edge_attr,) if edge_attr is not None and KINDS[kind].edges else ()
             x = F.dropout(x, p=self.options.dropout, training=self.training)
             if isinstance(layer, GOATConv):
-                out, ordering = layer(x, edge_index, ordering=next(replay), return_ordering=True)
-                used.append(ordering)
+                out = layer(x, edge_index, *edges, ordering=next(replay), return_ordering=return_orderings)
+                if return_orderings:
+                    out, ordering = out
+                    used.append(ordering)
             else:
-                out = layer(x, edge_index)
+                out = layer(x, edge_index, *edges)
             if self.residuals:
                 out = out + self.residuals[number](x)
             if number < len(self.norms):
@@ -99,6 +120,8 @@ class Network(Module):
         return (x, used) if return_orderings else x
 
 
-def build(options: ModelOptions, in_channels: int, out_channels: int, *, degree: Tensor | None = None) -> Network:
+def build(
+    options: ModelOptions, in_channels: int, out_channels: int, *, degree: Tensor | None = None, edge_dim: int = 0
+) -> Network:
     """The network that the options describe; the arguments are those of :class:`Network`."""
-    return Network(options, in_channels, out_channels, degree=degree)
+    return Network(options, in_channels, out_channels, degree=degree, edge_dim=edge_dim)

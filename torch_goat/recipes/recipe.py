@@ -1,6 +1,6 @@
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -167,6 +167,10 @@ class Recipe:
         """How many runs the cells of a column have."""
         return self.columns[column].repetitions or self.repetitions
 
+    def to_toml(self) -> str:
+        """The text of a file with this recipe, without keys that have their defaults."""
+        return settings.dumps(_without_defaults(self))
+
     def _parts(self, row: str, column: str) -> Iterator[Row | Cell]:
         """What sets something for a cell, the stronger the later."""
         for name in filter(None, (self.rows[row].like, row)):
@@ -222,6 +226,17 @@ def _check_names(what: str, entries: Mapping[str, Row | Column]) -> None:
             raise ValueError(
                 f"{what}.{name}.like = {entry.like!r} is itself like {entries[entry.like].like!r}; name that one."
             )
+
+
+def _without_defaults(value: Any) -> Any:
+    if is_dataclass(value):
+        items = {field.name: (getattr(value, field.name), field) for field in fields(value)}
+        return {key: _without_defaults(item) for key, (item, field) in items.items() if item != _default(field)}
+    return {key: _without_defaults(item) for key, item in value.items()} if isinstance(value, dict) else value
+
+
+def _default(field: Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _outline(model: Table) -> Table:

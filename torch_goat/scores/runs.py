@@ -2,13 +2,13 @@
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 
 def run_offsets(ptr: Tensor, heads: int, num_places: int) -> Tensor:
     """Where each run of ``[K, E]`` begins, heads behind each other ``[K * T + 1]``, from ``ptr`` ``[T + 1]``."""
     head = torch.arange(0, heads * num_places, num_places, device=ptr.device).view(-1, 1)
-    return pad((ptr[:-1] + head).view(-1), (0, 1), value=heads * num_places)
+    starts = (ptr[:-1] + head).view(-1)
+    return torch.cat([starts, starts.new_full((1,), heads * num_places)])
 
 
 def reduce_runs(how: str, value: Tensor, offsets: Tensor) -> Tensor:

@@ -1,12 +1,14 @@
 """Where training and searching begin, for any dataset and any model: the one place of these choices."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from torch_goat.datasets import DATASETS
 from torch_goat.models import MODELS, ModelOptions
 from torch_goat.models.layers import KINDS
 from torch_goat.settings import SettingsError, nearest
+from torch_goat.tabular import Tables
+from torch_goat.tabular.options import Task
 from torch_goat.training import Experiment, TrainingOptions
 
 
@@ -26,6 +28,11 @@ _REGRESSION: Final = _Start(
     16, 1, True, _GENERATED | {"input_channels": 16, "last_channels": 16}, {"weight_decay": 0.0}
 )
 _WEB: Final = _Start(model={"residual": True})
+_OWN: Final = _Start(model={"residual": True, "dropout": 0.3}, training={"epochs": 500, "patience": 100})
+_OWN_REGRESSION: Final = _Start(
+    model={"residual": True, "dropout": 0.1, "last_channels": 32},
+    training={"epochs": 500, "patience": 100, "weight_decay": 0.0},
+)
 _STARTS: Final = {
     "top2": _Start(32, 1, True, _GENERATED, {"learning_rate": 0.01, "weight_decay": 0.0}),
     "ogbn-arxiv": _Start(128, 8, False, {"norm": "batch"}, {"learning_rate": 0.01, "weight_decay": 0.0}),
@@ -55,9 +62,34 @@ def starting_point(dataset: str, model: str) -> Experiment:
         raise SettingsError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
     if model not in MODELS:
         raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
-    known, kind = DATASETS[dataset], KINDS[model]
+    known = DATASETS[dataset]
     start = _REGRESSION if known.task == "regression" else _STARTS.get(dataset, _Start())
+    return _experiment(dataset, known.default_split, model, start)
+
+
+def own_starting_point(name: str, tables: Tables, task: Task, model: str) -> Experiment:
+    """Settings that suit a graph of one's own, of which nothing is known: the same for all models.
+
+    Layers are 64 wide with a residual, which serves graphs whose neighbours are alike and those whose are not. GOAT
+    adds the weighted mean of the neighbours to what its RNN reads, so that it can be what GAT is.
+
+    Args:
+        name: What the graph is called.
+        tables: Its tables.
+        task: What is predicted.
+        model: A name of :data:`torch_goat.models.MODELS`.
+    """
+    if model not in MODELS:
+        raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
+    start = _OWN_REGRESSION if task == "regression" else _OWN
+    if "mean_residual" in KINDS[model].reads:
+        start = replace(start, model=start.model | {"mean_residual": True})
+    return replace(_experiment(name, tables.split, model, start), tables=tables)
+
+
+def _experiment(dataset: str, split: str, model: str, start: _Start) -> Experiment:
+    kind = KINDS[model]
     heads = start.heads if "heads" in kind.reads else 1
     last = model if start.same_last and kind.last else ""
     options = ModelOptions(name=model, hidden_channels=start.width // heads, heads=heads, last=last, **start.model)
-    return Experiment(dataset, known.default_split, model=options, training=TrainingOptions(**start.training))
+    return Experiment(dataset, split, model=options, training=TrainingOptions(**start.training))

@@ -12,6 +12,8 @@ from optuna.trial import FrozenTrial, TrialState
 from torch_goat.search.search import Search
 from torch_goat.search.space import Point, encoded, points
 
+optuna.logging.set_verbosity(optuna.logging.WARNING)  # events say what happens
+
 ATTEMPTS = 20  # to draw a point that is new, before the first new one is taken
 
 

@@ -7,8 +7,8 @@ from torch_goat.datasets import DATASETS
 from torch_goat.search.space import size
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Experiment
+from torch_goat.training.metrics import LOWER_IS_BETTER
 
-LOWER_IS_BETTER: Final = frozenset({"mse"})
 METRICS: Final = {"classification": ("accuracy", "macro_f1", "roc_auc"), "regression": ("mse", "r2")}
 
 

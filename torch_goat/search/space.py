@@ -21,7 +21,6 @@ _TRAINING: Final[Space] = {"learning_rate": (0.001, 0.002, 0.005, 0.01, 0.02), "
 _MODEL: Final[Space] = {
     "hidden_channels": (16, 32, 64, 128),
     "heads": (1, 2, 4, 8),
-    "head_pooling": ("cat", "mean"),
     "activation": ("elu", "relu"),
     "dropout": (0.0, 0.2, 0.4, 0.6, 0.8),
     "attention_dropout": (0.0, 0.3, 0.6),

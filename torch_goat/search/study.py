@@ -37,7 +37,6 @@ class Study:
     """
 
     def __init__(self, search: Search, folder: Path, storage: str, total: int) -> None:
-        optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.search, self.folder, self.total = search, folder, min(total, search.size)
         with usable(folder):
             self._place = self._settle()
@@ -46,7 +45,7 @@ class Study:
                 study_name=search.name,
                 direction="minimize" if search.minimize else "maximize",
                 sampler=optuna.samplers.RandomSampler(),  # never asked: points come from next_point
-                pruner=optuna.pruners.MedianPruner(n_startup_trials=5) if search.prune else optuna.pruners.NopPruner(),
+                pruner=_pruner(search),
                 load_if_exists=True,
             )
 
@@ -166,3 +165,10 @@ class Study:
                 write_atomic(self.folder / PLACE, uuid.uuid4().hex)
             write_atomic(path, text)
             return (self.folder / PLACE).read_text(encoding="utf-8")
+
+
+def _pruner(search: Search) -> optuna.pruners.BasePruner:
+    """None ends in the first quarter of its epochs, where learning rates alone decide."""
+    if not search.prune:
+        return optuna.pruners.NopPruner()
+    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=search.experiment.training.epochs // 4)

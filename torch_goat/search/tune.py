@@ -24,6 +24,7 @@ from torch_goat.search.worker import Setting, TrialEvent, over, work
 from torch_goat.training import Experiment, Interrupted, RunError
 from torch_goat.training.fabric import make_fabric
 from torch_goat.training.folder import usable
+from torch_goat.training.interrupt import deaf
 
 BEST: Final = "best.toml"
 TABLE: Final = "trials.csv"
@@ -138,7 +139,8 @@ class _Workers:
         here, there = context.Pipe()
         arguments = (there, self.setting, job, self.devices[job % len(self.devices)])
         process = context.Process(target=work, args=arguments, daemon=True)
-        process.start()
+        with deaf():
+            process.start()
         there.close()
         self.workers[here] = _Worker(job, process)
 

@@ -34,7 +34,7 @@ def collect(runs: Iterable[Run], folder: Path) -> Collected:
         cell = run.row, run.column
         try:
             result = finished(run.experiment, folder / run.folder)
-        except (RunError, ValueError) as error:  # another experiment, a damaged file
+        except RunError as error:  # another experiment, a damaged file
             problems.setdefault(cell, str(error))
             continue
         if result is not None:

@@ -58,6 +58,12 @@ def comparison_grid(table: ResultTable) -> Grid | None:
     return Grid(COMPARISONS, _head(table), body, set()) if rows else None
 
 
+def notes(table: ResultTable) -> list[str]:
+    """What a reader should know of a table."""
+    lacking = [f"{head.label} ({head.dataset})" for name, head in table.headings.items() if name in table.lacking]
+    return [LEGEND, *([f"Not run for want of data: {', '.join(lacking)}."] if lacking else [])]
+
+
 def signed(value: float, decimals: int) -> str:
     """A number with its sign; one that is shown as zero has none."""
     text = f"{value:+.{decimals}f}"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from torch_goat.tables.layout import LEGEND, Grid, Lines, Text, comparison_grid, main_grid
+from torch_goat.tables.layout import Grid, Lines, Text, comparison_grid, main_grid, notes
 from torch_goat.tables.table import ResultTable
 
 _MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]<>|#~$])")
@@ -30,23 +30,21 @@ _LATEX = {"plain": "{}", "bold": r"\textbf{{{}}}", "underlined": r"\underline{{{
 
 
 def to_markdown(table: ResultTable) -> str:
-    """The table, the comparisons and the notes, as GitHub reads Markdown."""
-    parts = [f"**{_markdown(table.title)}**", _markdown_grid(main_grid(table)), _markdown(LEGEND)]
+    """The table, its notes and the comparisons, as GitHub reads Markdown."""
+    parts = [f"**{_markdown(table.title)}**", _markdown_grid(main_grid(table)), *map(_markdown, notes(table))]
     comparisons = comparison_grid(table)
     if comparisons is not None:
         parts += [f"{_markdown(comparisons.title)}:", _markdown_grid(comparisons)]
-    if table.notes:
-        parts.append("\n".join(f"- {_markdown(note)}" for note in table.notes))
     return "\n\n".join(parts) + "\n"
 
 
 def to_latex(table: ResultTable) -> str:
-    """The table and the comparisons as two floats; the notes are comments."""
-    parts = [r"% needs \usepackage{booktabs}", _latex_grid(main_grid(table), f"{table.title}. {LEGEND}")]
+    """The table with its notes as caption, and the comparisons, as two floats."""
+    caption = " ".join([f"{table.title}.", *notes(table)])
+    parts = [r"% needs \usepackage{booktabs}", _latex_grid(main_grid(table), caption)]
     comparisons = comparison_grid(table)
     if comparisons is not None:
         parts.append(_latex_grid(comparisons, f"{comparisons.title}."))
-    parts += [f"% {_one_line(note)}" for note in table.notes]
     return "\n".join(parts) + "\n"
 
 

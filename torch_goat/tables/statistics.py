@@ -2,7 +2,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 EXACT_PAIRS = 13  # up to so many pairs all assignments of signs are counted
 
@@ -29,8 +28,8 @@ def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | No
     It looks at signs and ranks of the differences alone. A few graphs on which a model fails make the differences
     skewed, and ten of them are too few to lean on a normal distribution, as a paired t-test would. The price is that
     fewer than six pairs can never come below 0.05. Up to 13 pairs the distribution is exact, ties included. Splits of
-    one graph overlap, so that their p-values are too small rather than too large; those of several comparisons in one
-    table are not adjusted.
+    one graph overlap, so that their p-values are too small rather than too large; with one split the pairs are seeds,
+    which speak of that split alone. Several comparisons in one table are not adjusted for.
 
     Args:
         ours: The values of one model, by repetition.
@@ -39,13 +38,15 @@ def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | No
     Returns:
         The p-value; ``None`` for fewer than two pairs or if a value is not a number.
     """
+    from scipy import stats  # which takes a while to import
+
     if len(ours) != len(theirs):
         raise ValueError(f"the runs must come in pairs, got {len(ours)} and {len(theirs)}.")
     differences = np.round(np.subtract(ours, theirs, dtype=float), 12)  # what is equal but for the last bits is equal
     if len(differences) < 2 or not np.isfinite(differences).all():
         return None
     differences = differences[differences != 0]  # equal runs speak for neither
-    if len(differences) == 0:
-        return 1.0
+    if len(differences) < 2:
+        return 1.0  # a single sign is as extreme as the other
     exact = stats.PermutationMethod(n_resamples=2**EXACT_PAIRS)  # goes through all signs if there are no more
     return float(stats.wilcoxon(differences, method=exact if len(differences) <= EXACT_PAIRS else "auto").pvalue)

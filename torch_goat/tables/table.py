@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 
 from torch_goat.datasets import DATASETS
@@ -106,7 +106,7 @@ class ResultTable:
         labels: How its rows are called, by name.
         baselines: How the rows are called that others are tested against, by name.
         entries: Its cells by row and column.
-        notes: What a reader should know of cells that are empty.
+        lacking: The columns that have empty cells because their data are not here.
     """
 
     title: str
@@ -114,7 +114,7 @@ class ResultTable:
     labels: Mapping[str, str]
     baselines: Mapping[str, str]
     entries: Mapping[CellName, Entry]
-    notes: tuple[str, ...] = ()
+    lacking: Set[str] = frozenset()
 
     def part(self, rows: Iterable[str], columns: Iterable[str]) -> "ResultTable":
         """Some rows and columns, with the places and tests that they have in the whole table."""
@@ -127,7 +127,7 @@ class ResultTable:
 
 
 def tabulate(
-    recipe: Recipe, runs: Iterable[Run], scores: Mapping[CellName, Mapping[int, float]], notes: Iterable[str] = ()
+    recipe: Recipe, runs: Iterable[Run], scores: Mapping[CellName, Mapping[int, float]], lacking: Iterable[str] = ()
 ) -> ResultTable:
     """The table of a recipe from the results of its runs.
 
@@ -135,7 +135,7 @@ def tabulate(
         recipe: The recipe.
         runs: All runs of it.
         scores: Their results, as :func:`collect` finds them.
-        notes: What a reader should know of cells that are empty.
+        lacking: The columns whose data are not here.
     """
     planned = Counter((run.row, run.column) for run in runs)
     headings = {column: _heading(recipe, column) for column in recipe.columns}
@@ -149,7 +149,8 @@ def tabulate(
         entries |= {(row, column): entry for row, entry in cells.items()}
     labels = {name: row.label for name, row in recipe.rows.items()}
     baselines = {name: label for name, label in labels.items() if not recipe.rows[name].ours}
-    return ResultTable(recipe.title, headings, labels, baselines, entries, tuple(notes))
+    open_columns = {column for (_, column), entry in entries.items() if len(entry.values) < entry.planned}
+    return ResultTable(recipe.title, headings, labels, baselines, entries, open_columns.intersection(lacking))
 
 
 def _heading(recipe: Recipe, column: str) -> Heading:

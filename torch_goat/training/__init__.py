@@ -5,9 +5,11 @@ from torch_goat.training.fit import Observer, fit
 from torch_goat.training.folder import RunError, finished
 from torch_goat.training.interrupt import Interrupted
 from torch_goat.training.jobs import Event, run_plan
+from torch_goat.training.load import NamedGraph, Run, open_run
 from torch_goat.training.loop import Epoch
 from torch_goat.training.options import Experiment, TrainingOptions
 from torch_goat.training.plan import PlannedRun, read_plan, write_plan
+from torch_goat.training.predict import Predictions, predict
 from torch_goat.training.result import Result
 from torch_goat.training.run import train
 from torch_goat.training.tensorboard import TensorBoard
@@ -18,14 +20,19 @@ __all__ = [
     "Event",
     "Experiment",
     "Interrupted",
+    "NamedGraph",
     "Observer",
     "PlannedRun",
+    "Predictions",
     "Result",
+    "Run",
     "RunError",
     "TensorBoard",
     "TrainingOptions",
     "finished",
     "fit",
+    "open_run",
+    "predict",
     "read_plan",
     "run_plan",
     "train",

@@ -45,7 +45,7 @@ def fit(
     if seed is not None:
         seed_everything(seed)
     memory = PeakMemory(fabric.device)
-    loop = Loop(model, Task(data, fabric.device), options, fabric)
+    loop = Loop(model, Task(data, fabric.device, class_weights=options.class_weights), options, fabric)
     with Interrupts() as interrupts:
         for epoch in loop:
             if observer is not None:

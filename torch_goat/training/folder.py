@@ -1,5 +1,6 @@
 """A run is a folder: what is in it, and who may write to it."""
 
+import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,6 +16,7 @@ CHECKPOINT: Final = "checkpoint.safetensors"
 CURVES: Final = "metrics.csv"
 WEIGHTS: Final = "model.safetensors"
 RESULT: Final = "result.json"
+SCHEMA: Final = "schema.json"  # of a graph of one's own: what the columns of its tables are
 ORDERINGS: Final = "orderings"  # a folder
 ERROR: Final = "error.txt"  # why the last try failed
 
@@ -28,8 +30,7 @@ def finished(experiment: Experiment, folder: Path) -> Result | None:
     with usable(folder):
         if (folder / CONFIG).exists():
             _check_same(experiment, folder)
-            path = folder / RESULT
-            return Result.from_json(path.read_text(encoding="utf-8")) if path.exists() else None
+            return _read(folder / RESULT) if (folder / RESULT).exists() else None
         for name in (RESULT, WEIGHTS, CURVES, CHECKPOINT):
             if (folder / name).exists():
                 raise RunError(f"{folder} has a {name} but no {CONFIG}, so it is no run folder; choose another.")
@@ -62,6 +63,27 @@ def ordering_file(folder: Path, epoch: int, layer: int) -> Path:
     return folder / ORDERINGS / f"epoch-{epoch}-layer-{layer}.safetensors"
 
 
+def _read(path: Path) -> Result:
+    try:
+        return Result.from_json(path.read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise RunError(f"{path} is damaged or of another version; remove it to run this again.") from None
+
+
+def find_runs(folder: Path) -> Iterator[Path]:
+    """The run folders below a folder, in the order of their names; what is within one belongs to it."""
+    for place, below, files in os.walk(folder):
+        below.sort(key=_natural)
+        if CONFIG in files:
+            below.clear()
+            yield Path(place)
+
+
+def _natural(name: str) -> tuple[int, str]:
+    """Numbers by their size, before names."""
+    return (int(name), "") if name.isdecimal() else (1 << 62, name)
+
+
 def _check_same(experiment: Experiment, folder: Path) -> None:
     """Refuses a folder with another experiment, and names a difference."""
     try:
@@ -71,9 +93,10 @@ def _check_same(experiment: Experiment, folder: Path) -> None:
     if there == experiment:
         return
     old, new = (dict(_leaves(settings.to_table(one), "")) for one in (there, experiment))
-    key = next(key for key in new if new[key] != old[key])
+    key = next(key for key in [*new, *old] if new.get(key) != old.get(key))
     raise RunError(
-        f"{folder} holds another experiment ({key} = {old[key]!r} there, {new[key]!r} here); choose another folder."
+        f"{folder} holds another experiment ({key} = {old.get(key)!r} there, {new.get(key)!r} here); choose another "
+        "folder."
     )
 
 

@@ -41,3 +41,17 @@ class Interrupts:
             yield
         except KeyboardInterrupt:
             self.wanted = True
+
+
+@contextmanager
+def deaf() -> Iterator[None]:
+    """Around the start of a process that Ctrl-C is not for: it does not hear it from its first moment on."""
+    mine = threading.current_thread() is threading.main_thread()
+    before = signal.getsignal(signal.SIGINT)
+    if mine:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        if mine:
+            signal.signal(signal.SIGINT, before)

@@ -19,7 +19,7 @@ import torch
 from torch_goat.files import Busy, write_atomic
 from torch_goat.training.fabric import check_device
 from torch_goat.training.folder import ERROR, RunError, finished
-from torch_goat.training.interrupt import Interrupted
+from torch_goat.training.interrupt import Interrupted, deaf
 from torch_goat.training.loop import Epoch
 from torch_goat.training.plan import PlannedRun
 from torch_goat.training.result import Result
@@ -165,7 +165,8 @@ class _Dispatcher:
         device = self.setting.devices[number % len(self.setting.devices)]
         arguments = (there, self.plan[index], device, self.setting.threads, self.setting.data_dir)
         process = context.Process(target=_work, args=arguments, daemon=True)
-        process.start()
+        with deaf():
+            process.start()
         there.close()
         self.jobs[here] = _Job(number, process, here, index)
         self.on_event(Event("started", index, number))

@@ -56,9 +56,11 @@ class Loop:
     ) -> None:
         self.network, self.task, self.options, self.fabric = network, task, options, fabric
         self._replay = {} if orderings is None else {"orderings": orderings}
+        # The features of edges, for a network that says it reads them.
+        edges = (task.edge_attr,) if getattr(network, "edge_dim", 0) else ()
         if any(isinstance(parameter, UninitializedParameter) for parameter in network.parameters()):
             with torch.no_grad():  # lazy layers take their widths from a first call
-                network.to(fabric.device).eval()(task.x, task.edge_index)
+                network.to(fabric.device).eval()(task.x, task.edge_index, *edges)
         # One kernel for all weights; with scaled gradients, Fabric can clip only before a step of several kernels.
         fused = options.precision != "16-mixed"
         optimizer = torch.optim.Adam(
@@ -68,7 +70,8 @@ class Loop:
             fused=fused,
         )
         self.model, self.optimizer = fabric.setup(network, optimizer)
-        self._x = fabric.strategy.precision.convert_input(task.x)  # once, not in every epoch
+        convert = fabric.strategy.precision.convert_input  # once, not in every epoch
+        self._inputs = (convert(task.x), task.edge_index, *map(convert, edges))
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
         self.best: dict[str, Tensor] = {}  # the weights after the best epoch
@@ -109,7 +112,7 @@ class Loop:
         """The orderings by which the network's GOAT layers read the neighbours with its present weights."""
         self.network.eval()
         with torch.no_grad():
-            return list(self.model(self._x, self.task.edge_index, return_orderings=True, **self._replay)[1])
+            return list(self.model(*self._inputs, return_orderings=True, **self._replay)[1])
 
     def restore(
         self, epochs: Sequence[Epoch], best_epoch: int, best: Mapping[str, Tensor], average: Mapping[str, Tensor]
@@ -141,7 +144,7 @@ class Loop:
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
         self.optimizer.zero_grad()
-        loss = self.task.loss(self.model(self._x, self.task.edge_index, **self._replay))
+        loss = self.task.loss(self.model(*self._inputs, **self._replay))
         self.fabric.backward(loss)
         if self.options.clip_norm:
             self.fabric.clip_gradients(
@@ -173,7 +176,7 @@ class Loop:
         """One forward pass for all splits ``[N, C]``."""
         self.network.eval()
         with torch.no_grad():
-            return self.model(self._x, self.task.edge_index, **self._replay)
+            return self.model(*self._inputs, **self._replay)
 
     def _better(self, epoch: Epoch) -> bool:
         if self.best_epoch == 0:

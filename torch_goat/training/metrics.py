@@ -1,7 +1,11 @@
 """What predictions are judged by, computed on their device."""
 
+from typing import Final
+
 import torch
 from torch import Tensor
+
+LOWER_IS_BETTER: Final = frozenset({"mse"})  # of the metrics below
 
 
 def accuracy(out: Tensor, y: Tensor) -> float:

@@ -3,6 +3,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from torch_goat.models.options import ModelOptions
+from torch_goat.tabular import Tables
 
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true"]
 
@@ -22,6 +23,7 @@ class TrainingOptions:
         patience: After how many epochs without a better validation training stops; 0 goes through all epochs.
         stop_on: What of the validation nodes decides which epoch is best: its loss (the lowest) or its metric
             (accuracy: the highest; for regression MSE: the lowest).
+        class_weights: Whether the classes weigh the same in the loss, however many training nodes each has.
         clip_norm: The largest norm of the gradient; 0 does not clip.
         precision: The numbers that are computed with, as Lightning Fabric names them.
         record_orderings: After which epochs the orderings of the GOAT layers are written; 0 is before training.
@@ -38,6 +40,7 @@ class TrainingOptions:
     averaging: float = 0.0
     patience: int = 250
     stop_on: Literal["loss", "metric"] = "loss"
+    class_weights: bool = False
     clip_norm: float = 0.0
     precision: Precision = "32-true"
     record_orderings: tuple[int, ...] = ()
@@ -71,12 +74,13 @@ class Experiment:
     """One training run, complete: the same experiment on the same machine gives the same result.
 
     Args:
-        dataset: A name of :data:`torch_goat.datasets.DATASETS`.
+        dataset: A name of :data:`torch_goat.datasets.DATASETS`, or any name for a graph of one's own.
         split: The dataset's split protocol; empty is its default.
         index: Which graph of a generated dataset, or which split of a real one, from 0.
         seed: The seed of the initial weights, of dropout and of every other draw.
         model: The network.
         training: How it is trained.
+        tables: The files of a graph of one's own.
     """
 
     dataset: str
@@ -85,6 +89,7 @@ class Experiment:
     seed: int = 0
     model: ModelOptions = field(default_factory=ModelOptions)
     training: TrainingOptions = field(default_factory=TrainingOptions)
+    tables: Tables | None = None
 
     def __post_init__(self) -> None:
         if self.index < 0:

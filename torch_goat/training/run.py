@@ -15,6 +15,7 @@ from torch_goat import datasets, models, settings
 from torch_goat.files import write_atomic
 from torch_goat.ordering import Ordering
 from torch_goat.settings import SettingsError
+from torch_goat.tabular import Schema, load_tables
 from torch_goat.training.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from torch_goat.training.fabric import make_fabric
 from torch_goat.training.fit import Observer
@@ -23,6 +24,7 @@ from torch_goat.training.folder import (
     CONFIG,
     CURVES,
     RESULT,
+    SCHEMA,
     WEIGHTS,
     RunError,
     claimed,
@@ -53,7 +55,8 @@ def train(
     The folder holds ``config.toml`` (the experiment), ``metrics.csv`` (a line per epoch), ``model.safetensors`` (the
     best weights), ``result.json`` and, while the run is not done, ``checkpoint.safetensors``. A run that was killed at
     any moment and is called again comes to the same result, on a CPU to the bit. Recorded orderings are in
-    ``orderings/epoch-100-layer-1.safetensors``, to be read with :meth:`Ordering.load`.
+    ``orderings/epoch-100-layer-1.safetensors``, to be read with :meth:`Ordering.load`. On a graph of one's own, what
+    the columns of its tables became is in ``schema.json``.
 
     Ctrl-C writes a checkpoint at the end of the epoch and raises :class:`Interrupted`.
 
@@ -71,14 +74,16 @@ def train(
             (folder / CHECKPOINT).unlink()
         return done
     fabric = make_fabric(device, experiment.training.precision)
-    data = _load(experiment.dataset, experiment.split, experiment.index, None if data_dir is None else Path(data_dir))
-    task = Task(data, fabric.device)
+    data, schema = _graph(experiment, None if data_dir is None else Path(data_dir))
+    task = Task(data, fabric.device, class_weights=experiment.training.class_weights)
     _check_orderings(experiment, _build(experiment, data, task))
     with claimed(folder):
         done = finished(experiment, folder)  # by a process that has just let go of the folder
         if done is not None:
             return done
         with usable(folder):
+            if schema is not None:
+                write_atomic(folder / SCHEMA, schema.to_json())
             write_atomic(folder / CONFIG, settings.dumps(experiment))
         orderings = _orderings_to_hold(experiment, folder, device, data_dir, observer)
         if orderings is not None:
@@ -135,6 +140,14 @@ def _curves(epochs: Sequence[Epoch]) -> str:
     return text.getvalue()
 
 
+def _graph(experiment: Experiment, data_dir: Path | None) -> tuple[Data, Schema | None]:
+    """The graph to train on, and of one's own tables what their columns became."""
+    if experiment.tables is None:
+        return _load(experiment.dataset, experiment.split, experiment.index, data_dir), None
+    data, _, schema, *_ = load_tables(experiment.tables, experiment.index)
+    return data, schema
+
+
 @lru_cache(maxsize=1)  # the runs of one process tend to follow each other on one graph
 def _load(dataset: str, split: str, index: int, data_dir: Path | None) -> Data:
     return datasets.load(dataset, split=split, index=index, data_dir=data_dir)
@@ -143,7 +156,9 @@ def _load(dataset: str, split: str, index: int, data_dir: Path | None) -> Data:
 def _build(experiment: Experiment, data: Data, task: Task) -> models.Network:
     classes = data.get("num_classes") if task.classification else None
     degree = models.degree_histogram(data.edge_index, data.num_nodes)
-    return models.build(experiment.model, data.num_features, int(classes or task.channels), degree=degree)
+    edge_dim = 0 if data.edge_attr is None else data.edge_attr.size(1)
+    out_channels = int(classes or task.channels)
+    return models.build(experiment.model, data.num_features, out_channels, degree=degree, edge_dim=edge_dim)
 
 
 def _check_orderings(experiment: Experiment, network: models.Network) -> None:

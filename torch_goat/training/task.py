@@ -18,13 +18,16 @@ class Task:
 
     Args:
         data: A graph with ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``; the last may
-            be empty.
+            be empty. A ``target_scale`` says what standardised real targets were divided by: the mean squared error is
+            then that of the targets as they were, and the loss that of the standardised ones.
         device: Where to train.
+        class_weights: Whether the classes weigh the same in the loss, however many training nodes each has.
     """
 
-    def __init__(self, data: Data, device: torch.device) -> None:
+    def __init__(self, data: Data, device: torch.device, *, class_weights: bool = False) -> None:
         _check(data)
         self.x, self.edge_index = data.x.to(device), data.edge_index.to(device)
+        self.edge_attr: Final = None if data.edge_attr is None else data.edge_attr.to(device)
         self.classification: Final = not data.y.is_floating_point()
         self.metric: Final = "accuracy" if self.classification else "mse"
         nodes = [getattr(data, f"{split}_mask").nonzero().view(-1) for split in SPLITS]
@@ -39,6 +42,10 @@ class Task:
         if self.classification and int(y.min()) < 0:
             raise ValueError(f"y has class {int(y.min())} at a node of a split; classes are counted from 0.")
         self.channels: Final = int(y.max()) + 1 if self.classification else y.size(1)  # what a model must give
+        self._scale = float(data.get("target_scale") or 1.0)
+        if class_weights and not self.classification:
+            raise ValueError("class_weights needs classes, but the targets are real numbers; leave it out.")
+        self._weight = _class_weights(self._y[0], self.channels) if class_weights else None
 
     def loss(self, out: Tensor) -> Tensor:
         """The loss of the training nodes, for :meth:`Tensor.backward`.
@@ -62,7 +69,9 @@ class Task:
         """
         out = out[self._nodes]
         loss = self._loss(out[self._sizes[0] : sum(self._sizes[:2])], self._y[1])
-        good = out.argmax(dim=-1) == self._all_y if self.classification else (out - self._all_y).square()
+        good = (
+            out.argmax(dim=-1) == self._all_y if self.classification else ((out - self._all_y) * self._scale).square()
+        )
         return torch.stack([loss.double(), *(part.mean(dtype=torch.double) for part in good.split(self._sizes))])
 
     def metrics(self, out: Tensor) -> dict[str, dict[str, float]]:
@@ -73,13 +82,28 @@ class Task:
         """
         classes, numbers = [metrics.accuracy, metrics.macro_f1, metrics.roc_auc], [metrics.mse, metrics.r2]
         wanted = classes if self.classification else numbers
-        parts = zip(SPLITS, out.detach()[self._nodes].split(self._sizes), self._y, strict=True)
+        out, target = out.detach()[self._nodes], self._all_y
+        if not self.classification:
+            out, target = out * self._scale, target * self._scale
+        parts = zip(SPLITS, out.split(self._sizes), target.split(self._sizes), strict=True)
         return {
             split: {metric.__name__: metric(part, y) for metric in wanted} for split, part, y in parts if y.size(0) > 0
         }
 
     def _loss(self, out: Tensor, y: Tensor) -> Tensor:
-        return F.cross_entropy(out, y) if self.classification else F.mse_loss(out, y)
+        if not self.classification:
+            return F.mse_loss(out, y)
+        if self._weight is None:
+            return F.cross_entropy(out, y)
+        weight = F.pad(self._weight, (0, out.size(1) - self._weight.numel()))  # of classes that no node has
+        return F.cross_entropy(out, y, weight.to(out.dtype))
+
+
+def _class_weights(y: Tensor, classes: int) -> Tensor:
+    """The inverse of each class's share among the training nodes, over their number; 0 for a class without any."""
+    count = torch.bincount(y, minlength=classes)
+    weight = y.numel() / (count.count_nonzero() * count.clamp(min=1))
+    return weight * (count > 0)
 
 
 def _check(data: Data) -> None:

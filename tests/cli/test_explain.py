@@ -1,0 +1,77 @@
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.small_runs import run, small_graphs
+from torch_goat.cli.app import run as goat
+from torch_goat.explain import explain
+from torch_goat.training import open_run
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    with small_graphs():
+        run(folder / "goat", "goat", record_orderings=(0,))
+        run(folder / "gcn", "gcn")
+        yield folder
+
+
+def command(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        goat(["explain", *arguments])
+    return int(ended.value.code or 0)
+
+
+def test_it_prints_orders_contributions_and_stability(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(str(runs / "goat"), "--node", "7") == 0
+    printed = capsys.readouterr().out
+    found = explain(open_run(runs / "goat"), "7")
+    for reading in found.readings:
+        assert f"layer {reading.layer}, head {reading.head}" in printed
+        for node, coefficient in zip(reading.neighbors, reading.coefficients, strict=True):
+            assert f"{node} ({coefficient:.3f})" in printed
+    for one in found.effects:
+        assert f"{one.contribution:+.4f}" in printed
+    assert f"{found.interactions[0].value:+.4f}" in printed
+    assert "Kendall's tau" in printed
+    assert "no run of another seed" in printed
+
+
+def test_without_an_order_it_says_so(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(str(runs / "gcn"), "--node", "7") == 0
+    printed = capsys.readouterr().out
+    assert "no GOAT layer" in printed
+    assert "contribution" in printed
+
+
+def test_files_are_written_once(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = ["--json", str(tmp_path / "why.json"), "--figure", str(tmp_path / "why.png")]
+    assert command(str(runs / "gcn"), "--node", "7", *files) == 0
+    written = json.loads((tmp_path / "why.json").read_text())
+    assert written == json.loads(json.dumps(explain(open_run(runs / "gcn"), "7").to_dict()))
+    assert (tmp_path / "why.png").read_bytes()[:4] == b"\x89PNG"
+    assert command(str(runs / "gcn"), "--node", "8", *files) == 2
+    assert "is there already" in capsys.readouterr().err
+    assert json.loads((tmp_path / "why.json").read_text())["node"] == "7"
+    assert command(str(runs / "gcn"), "--node", "8", *files, "--force") == 0
+    assert json.loads((tmp_path / "why.json").read_text())["node"] == "8"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (["gcn", "--node", "x"], 2, "no node 'x'"),
+        (["nowhere", "--node", "7"], 1, "no run folder"),
+        (["gcn", "--node", "7", "--json", "."], 2, "is a folder"),
+    ],
+)
+def test_what_cannot_be_done_is_a_sentence(
+    runs: Path, arguments: list[str], code: int, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(str(runs / arguments[0]), *arguments[1:]) == code
+    error = capsys.readouterr().err
+    assert text in error
+    assert len(error.splitlines()) == 1

@@ -1,0 +1,169 @@
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Goat
+from tests.tabular.files import EDGES, NODES, write
+from torch_goat import settings
+from torch_goat.training import Experiment, Result
+
+FAST = ["--set", "epochs=3", "--set", "hidden_channels=4", "--device", "cpu"]
+VILLAGE = Path(__file__).parents[2] / "examples" / "village"
+
+
+@pytest.fixture
+def tables(goat: Goat, tmp_path: Path) -> list[str]:
+    write(tmp_path)
+    return ["nodes.csv", "edges.csv", "--target", "label"]
+
+
+def test_what_was_read_is_shown_and_one_model_is_trained(goat: Goat, tables: list[str]) -> None:
+    ended = goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
+    assert ended.code == 0, ended.err
+    rows = {line.split()[0]: line.split()[1:] for line in ended.out.splitlines() if " nodes " in f"{line} "}
+    assert rows["age"][:3] == ["nodes", "number", "standardised"]
+    for column in json.loads(Path("run/schema.json").read_text())["nodes"]:
+        assert ("indicator" in rows[column["name"]]) is column["missing"]
+    assert rows["town"][:2] == ["nodes", "category"]
+    assert rows["member"][:2] == ["nodes", "flag"]
+    assert "10 nodes, 10 undirected edges" in ended.out
+    assert "2 classes (training nodes: no 3, yes 3)" in ended.out
+    assert "Split: random, 6 training, 2 validation and 2 test nodes" in ended.out
+    assert "goat predict run nodes.csv edges.csv -o predictions.csv" in ended.out
+    found = settings.read(Experiment, Path("run/config.toml"))
+    assert found.tables is not None
+    assert (found.tables.target, found.split, found.model.name) == ("label", "random", "gcn")
+    again = goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
+    assert "It was done before" in again.out
+    assert "own" not in goat("runs", ".").err
+
+
+def test_a_run_goes_on_from_its_settings(goat: Goat, tables: list[str]) -> None:
+    goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
+    ended = goat("train", "--recipe", "run/config.toml", "--out", "copy", "--device", "cpu")
+    assert ended.code == 0, ended.err
+    assert (Path("run/model.safetensors").read_bytes()) == Path("copy/model.safetensors").read_bytes()
+    ended = goat("train", *tables, "--recipe", "run/config.toml", "--out", "other", "--device", "cpu", "--seed", "4")
+    assert settings.read(Experiment, Path("other/config.toml")).seed == 4
+
+
+def test_predict_writes_a_file_and_replaces_none_unasked(goat: Goat, tables: list[str]) -> None:
+    goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
+    ended = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
+    assert ended.code == 0, ended.err
+    rows = list(csv.DictReader(Path("out.csv").read_text().splitlines()))
+    truth = [line.rpartition(",")[2] for line in NODES.splitlines()[1:]]
+    good = sum(row["prediction"] == true for row, true in zip(rows, truth, strict=True))
+    assert f"{good} of the 10 nodes whose class the table gives are predicted as there" in ended.err
+    Path("out.csv").write_text("mine")
+    refused = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
+    assert refused.code == 2
+    assert "out.csv is there already" in refused.err
+    assert Path("out.csv").read_text() == "mine"
+    assert goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv", "--force").code == 0
+    assert Path("out.csv").read_text() == goat("predict", "run", "nodes.csv", "edges.csv").out
+
+
+def test_an_exported_dataset_trains_and_predicts(goat: Goat) -> None:
+    ended = goat("datasets", "export", "betweenness-100", "graph")
+    assert "goat train graph" in ended.out
+    assert goat("datasets", "export", "betweenness-100", "graph").code == 1
+    assert goat("datasets", "export", "betweenness-100", "graph", "--force").code == 0
+    ended = goat("train", "graph", "--model", "gcn", *FAST, "--out", "run")
+    assert ended.code == 0, ended.err
+    assert "Split: column, 60 training, 20 validation and 20 test nodes" in ended.out
+    assert "mean absolute error on the 100 nodes" in goat("predict", "run", "graph", "-o", "out.csv").err
+    assert goat("train", "graph", "--fractions", "0.5,0.25,0.25", "--model", "mlp", *FAST, "--out", "b").code == 0
+    found = settings.read(Experiment, Path("b/config.toml")).tables
+    assert found is not None
+    assert (found.split, found.train) == ("random", 0.5)
+
+
+def test_without_a_model_three_are_compared_on_the_same_splits(goat: Goat, tables: list[str]) -> None:
+    fast = ["--set", "epochs=2", "--device", "cpu", "--repeats", "2"]
+    ended = goat("train", *tables, *fast, "--out", "all")
+    assert ended.code == 0, ended.err
+    assert {path.name for path in Path("all").iterdir()} == {
+        f"{model}-{repeat}" for model in ("goat", "gat", "sage-mean") for repeat in range(2)
+    }
+    results = {path.name: Result.from_json((path / "result.json").read_text()) for path in Path("all").iterdir()}
+    means = {
+        model: sum(results[f"{model}-{repeat}"].metrics["val"]["accuracy"] for repeat in range(2)) / 2
+        for model in ("goat", "gat", "sage-mean")
+    }
+    names = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE (mean)"}
+    (winner,) = [model for model, name in names.items() if f"{name} wins on the validation nodes" in ended.out]
+    assert means[winner] == max(means.values())
+    best = ended.out.split("The best run is in ")[1].split()[0]
+    assert best in {f"all/{winner}-{repeat}" for repeat in range(2)}
+    value = results[Path(best).name].metrics["val"]["accuracy"]
+    assert value == max(results[f"{winner}-{repeat}"].metrics["val"]["accuracy"] for repeat in range(2))
+    configs = [settings.read(Experiment, path / "config.toml") for path in sorted(Path("all").iterdir())]
+    assert {(one.index, one.seed) for one in configs} == {(0, 0), (1, 1)}
+    assert len({one.tables for one in configs}) == 1
+    for command in (f"predict {best}", "explain all/goat-", "report all "):
+        assert f"  goat {command}" in ended.out
+
+
+def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_read_them(
+    goat: Goat, tables: list[str], tmp_path: Path
+) -> None:
+    write(tmp_path, NODES.replace("b,40,Bonn,0,no", "b,40,Bonn,0,yes").replace("d,20,Bonn,0,no", "d,20,Bonn,0,yes"),
+          EDGES.replace("\n", ",1.5\n").replace("target,1.5", "target,weight"))  # fmt: skip
+    ended = goat("train", *tables, "--edge-features", "--repeats", "1", "--set", "epochs=2", "--out", "all")
+    assert ended.code == 0, ended.err
+    assert "the classes are unbalanced" not in ended.out  # 4 to 2
+    assert "GraphSAGE reads no edge features" in ended.out
+    reads = {name: settings.read(Experiment, Path(f"all/{name}-0/config.toml")).tables for name in ("gat", "sage-mean")}
+    assert [one is not None and one.edge_features for one in reads.values()] == [True, False]
+    lines = [f"n{number},{number},{'rare' if number % 5 == 0 else 'often'}" for number in range(40)]
+    write(tmp_path, "\n".join(["id,x,label", *lines]), "source,target\nn0,n1\n")
+    ended = goat("train", *tables, "--model", "gcn", *FAST, "--out", "weighted")
+    assert "the classes are unbalanced" in ended.out
+    assert settings.read(Experiment, Path("weighted/config.toml")).training.class_weights
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nodes.csv", "edges.csv"], 2, "name the column of the nodes to predict with --target"),
+        (["nodes.csv", "--target", "label"], 1, "has nodes alone; name the file of the edges"),
+        (["none.csv", "edges.csv", "--target", "label"], 1, "none.csv cannot be read: no such file"),
+        (["nodes.csv", "edges.csv", "--target", "label", "--task", "guess"], 2, "task = 'guess' is impossible"),
+        (["nodes.csv", "edges.csv", "--target", "label", "--split", "paper"], 2, "--split is of named datasets"),
+        (["nodes.csv", "edges.csv", "--target", "label", "--fractions", "1,2"], 2, "must be three shares"),
+        (["nodes.csv", "edges.csv", "--target", "label", "--fractions", "0.5,0.4,0.3"], 2, "must add up to 1"),
+        (["nodes.csv", "edges.csv", "--target", "label", "--model", "goatt"], 2, "did you mean 'goat'?"),
+        (["cora", "--target", "label"], 2, "--target is for a graph of yours"),
+        (["corra"], 2, "did you mean 'cora'?"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(
+    goat: Goat, tables: list[str], arguments: list[str], code: int, message: str
+) -> None:
+    ended = goat("train", *arguments)
+    assert (ended.code, ended.err.count("\n")) == (code, 1)
+    assert message in ended.err
+    assert not Path("runs").exists()
+
+
+def test_the_example_is_what_its_script_draws(tmp_path: Path) -> None:
+    names: dict = {"__name__": "make", "__file__": str(tmp_path / "make.py")}
+    exec((VILLAGE / "make.py").read_text(), names)
+    names["write"](tmp_path)
+    for name in ("nodes.csv", "edges.csv"):
+        assert (tmp_path / name).read_bytes() == (VILLAGE / name).read_bytes()
+
+
+def test_a_damaged_run_is_one_sentence(goat: Goat, tables: list[str]) -> None:
+    goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
+    Path("run/model.safetensors").write_bytes(b"rubbish")
+    ended = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "the run folder run is damaged" in ended.err
+    assert not Path("out.csv").exists()
+    shutil.rmtree("run")
+    assert "run is no run folder" in goat("predict", "run", "nodes.csv", "edges.csv").err

@@ -1,0 +1,76 @@
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tests.small_runs import run, small_graphs
+from torch_goat.report.compare import compare, gather, on_one_dataset
+from torch_goat.training import RunError
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    place = tmp_path_factory.mktemp("runs")
+    with small_graphs():
+        for seed in range(3):
+            run(place / f"gcn/{seed}", "gcn", seed=seed)
+        run(place / "gat", "gat")
+        run(place / "slow", "gcn", learning_rate=0.001)
+        run(place / "other", "gcn", "betweenness-100")
+        yield place
+
+
+def test_runs_that_differ_in_their_seed_are_one_row(folder: Path) -> None:
+    runs, _ = on_one_dataset(gather(folder)[0])
+    rows = {row.label: row for row in compare(runs, 12, lambda run: np.zeros(1))}
+    assert set(rows) == {"gcn, learning_rate=0.05", "gcn, learning_rate=0.001", "gat"}
+    scores = [
+        json.loads((folder / f"gcn/{seed}/result.json").read_text())["metrics"]["test"]["accuracy"] for seed in range(3)
+    ]
+    row = rows["gcn, learning_rate=0.05"]
+    expected = stats.t.interval(0.95, 2, loc=np.mean(scores), scale=stats.sem(scores))
+    assert row.mean == pytest.approx(np.mean(scores))
+    assert (row.low, row.high) == pytest.approx((max(0, expected[0]), expected[1]))
+    one = rows["gat"]
+    interval = stats.binomtest(round(one.mean * 12), 12).proportion_ci(method="wilson")
+    assert (one.low, one.high) == pytest.approx((interval.low, interval.high))
+
+
+def test_the_best_validation_comes_first(folder: Path) -> None:
+    runs, others = on_one_dataset(gather(folder)[0])
+    assert others == ["betweenness-100"]
+    rows = compare(runs, 12, lambda run: np.zeros(1))
+    assert [row.validation for row in rows] == sorted((row.validation for row in rows), reverse=True)
+    best = rows[0].best
+    assert best.score("val") == max(run.score("val") for run in rows[0].runs)
+
+
+def test_a_single_regression_run_has_the_interval_of_its_errors(folder: Path) -> None:
+    runs, _ = gather(folder / "other")
+    squares = np.array([0.1, 0.2, 0.6])
+    (row,) = compare(runs, 3, lambda run: squares)
+    half = 1.959964 * squares.std(ddof=1) / math.sqrt(3)
+    assert row.high == pytest.approx(row.mean + half, abs=1e-5)
+    assert row.low >= 0
+
+
+def test_what_is_not_done_or_damaged_is_left_out_and_told(folder: Path, tmp_path: Path) -> None:
+    for name in ("stopped", "damaged"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.toml").write_bytes((folder / "gat/config.toml").read_bytes())
+    (tmp_path / "damaged/result.json").write_text("[1]")
+    with pytest.raises(RunError, match=r"no run that is done in .* is damaged"):
+        gather(tmp_path)
+    (tmp_path / "good").symlink_to(folder / "gat")
+    (tmp_path / "copy").mkdir()
+    for name in ("config.toml", "result.json"):
+        (tmp_path / "copy" / name).write_bytes((folder / "gat" / name).read_bytes())
+    runs, left_out = gather(tmp_path)
+    assert [one.folder.name for one in runs] == ["copy"]
+    assert len(left_out) == 2
+    with pytest.raises(RunError, match="no folder"):
+        gather(tmp_path / "nowhere")

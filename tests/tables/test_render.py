@@ -1,0 +1,110 @@
+import csv
+import io
+from pathlib import Path
+
+import pytest
+
+from tests.recipes.recipes import write
+from tests.tables.test_table import SCORES
+from torch_goat.recipes import plan, read_recipe
+from torch_goat.tables import ResultTable, tabulate, to_csv, to_latex, to_markdown
+from torch_goat.tables.layout import signed
+
+MARKDOWN = """\
+**A tiny table**
+
+| Method | Effective size<br><sub>MSE</sub> | Top-2<br><sub>accuracy (%)</sub> |
+|---|---:|---:|
+| GCN | <ins>0.0200</ins> ± 0.0141<br><sub>paper 0.0135 ± 0.0067 (+0.0065)</sub> | \
+**60.00** ± 7.07<br><sub>paper 57.35 ± 4.13 (+2.65)</sub> |
+| GAT & Co\\_1 | **0.0100** ± 0.0071<br><sub>paper 0.0382 (−0.0282)</sub> | **60.00** ± 14.14 |
+| GAT, ReLU | 0.5000 (1 of 2 runs) | – |
+
+Mean ± sample standard deviation over the runs of a cell; below it the paper's number and our difference from it. \
+Best bold and second best underlined, among the complete cells of a column; –: not run.
+
+Not run for want of data: Effective size (effective-size-100), Top-2 (top2).
+
+Difference from the best baseline of the column, and p-value of the two-sided Wilcoxon signed-rank test on the same \
+graphs or splits:
+
+| Method | Effective size<br><sub>MSE</sub> | Top-2<br><sub>accuracy (%)</sub> |
+|---|---:|---:|
+| GAT & Co\\_1 | −0.0100 from GCN<br><sub>p = 0.500</sub> | 0.00 from GCN<br><sub>p = 1.000</sub> |
+"""
+
+LATEX = r"""\begin{tabular}{lrr}
+\toprule
+Method & Effective size & Top-2 \\
+ & {\footnotesize MSE} & {\footnotesize accuracy (\%)} \\
+\midrule
+GCN & \underline{0.0200} $\pm$ 0.0141 & \textbf{60.00} $\pm$ 7.07 \\
+ & {\footnotesize paper 0.0135 $\pm$ 0.0067 (+0.0065)} & {\footnotesize paper 57.35 $\pm$ 4.13 (+2.65)} \\
+\midrule
+GAT \& Co\_1 & \textbf{0.0100} $\pm$ 0.0071 & \textbf{60.00} $\pm$ 14.14 \\
+ & {\footnotesize paper 0.0382 ($-$0.0282)} &  \\
+GAT, ReLU & 0.5000 (1 of 2 runs) & -- \\
+\bottomrule
+\end{tabular}
+"""
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> ResultTable:
+    recipe = read_recipe(write(tmp_path))
+    scores = {cell: values for cell, values in SCORES.items() if cell != ("gat-relu", "pooling")}
+    return tabulate(recipe, plan(recipe), scores, ["size", "pooling"])
+
+
+def test_markdown_by_hand(table: ResultTable) -> None:
+    assert to_markdown(table) == MARKDOWN
+
+
+def test_latex_by_hand(table: ResultTable) -> None:
+    text = to_latex(table)
+    assert LATEX in text
+    assert text.startswith("% needs \\usepackage{booktabs}\n\\begin{table}\n")
+    assert text.count(r"\begin{tabular}") == 2
+    assert r"GAT \& Co\_1 & $-$0.0100 from GCN & 0.00 from GCN \\" in text
+
+
+def test_csv_has_all_digits(table: ResultTable) -> None:
+    records = list(csv.DictReader(io.StringIO(to_csv(table))))
+    assert len(records) == 3 * 2
+    gat = next(one for one in records if one["row"] == "gat" and one["column"] == "size")
+    assert gat["label"] == "GAT & Co_1"
+    assert (gat["dataset"], gat["split"], gat["metric"]) == ("effective-size-100", "paper", "MSE")
+    assert (gat["runs"], gat["planned"], gat["place"], gat["baseline"]) == ("2", "2", "1", "gcn")
+    assert float(gat["mean"]) == pytest.approx(0.01, abs=1e-15)
+    assert float(gat["std"]) == pytest.approx(0.00005**0.5, abs=1e-15)
+    assert (float(gat["paper_mean"]), gat["paper_std"]) == (0.0382, "")
+    assert float(gat["difference"]) == pytest.approx(-0.0282)
+    assert float(gat["baseline_difference"]) == pytest.approx(-0.01)
+    assert gat["values"] == "0:0.005 1:0.015"
+    empty = records[-1]
+    assert (empty["row"], empty["runs"], empty["mean"], empty["values"]) == ("gat-relu", "0", "", "")
+
+
+def test_signs() -> None:
+    assert signed(1.26, 1) == "+1.3"
+    assert signed(-1.26, 1) == "−1.3"
+    assert signed(-0.04, 1) == "0.0"
+
+
+def test_every_special_character_is_escaped(tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, f"title = 'T'\n{_BODY}"))
+    table = tabulate(recipe, plan(recipe), {})
+    assert r"50\% \& \$x\_1\$ \#\{a\} \textasciitilde{} \textasciicircum{} \textbackslash{} $<$b$>$ |" in to_latex(
+        table
+    )
+    assert r"50% & \$x\_1\$ \#{a} \~ ^ \\ \<b\> \|" in to_markdown(table)
+
+
+_BODY = r"""
+[columns.a]
+label = "A"
+dataset = "top2"
+[rows.a]
+label = '50% & $x_1$ #{a} ~ ^ \ <b> |'
+model = { name = "gcn" }
+"""

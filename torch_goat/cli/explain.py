@@ -1,0 +1,109 @@
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from torch_goat.cli.console import console, say, table
+from torch_goat.cli.options import DataDir, Force, check_new
+from torch_goat.explain import Agreement, Explanation
+from torch_goat.explain import explain as explain_node
+from torch_goat.files import write_atomic
+from torch_goat.training import open_run
+
+ROWS = 20  # of a table; the JSON file has all
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that is done.")],
+    node: Annotated[str, typer.Option("--node", metavar="ID", help="The node, by its id.")],
+    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None,
+    figure: Annotated[Path | None, typer.Option("--figure", metavar="FILE.png", help="Draw it.")] = None,
+    force: Force = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Show why a node got its prediction: its neighbours in learned order, and what each of them contributes.
+
+    Example: goat explain runs/top2-goat-s0 --node 17 --figure why.png
+    """
+    for file in (json_file, figure):
+        check_new(file, force)
+    found = explain_node(open_run(run), node, data_dir=data_dir)
+    _show(found)
+    if json_file is not None:
+        write_atomic(json_file, json.dumps(found.to_dict(), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
+        say(f"Everything is in {json_file}")
+    if figure is not None:
+        from torch_goat.explain.figure import save_figure
+
+        save_figure(found, figure)
+        say(f"The figure is in {figure}")
+
+
+def _show(found: Explanation) -> None:
+    said, ids = found.prediction, found.graph.ids
+    text = f"Node {ids[found.node]}: predicted {found.label(said.value)}"
+    text += f" with probability {said.probability:.3f}" if found.graph.classes else ""
+    truth = found.label(said.truth)
+    say(f"{text}; {f'it is {truth}' if truth else 'what it is is not known'}. {len(found.effects)} neighbours.")
+    _orders(found)
+    if found.effects:
+        what = "probability without" if found.graph.classes else "prediction without"
+        say(f"What each neighbour contributes ({found.unit}), every one left out in turn:")
+        rows = [[ids[one.neighbor], f"{one.contribution:+.4f}", f"{one.without:.4f}"] for one in found.effects[:ROWS]]
+        console().print(table(["neighbour", "contribution", what], rows))
+        _more(len(found.effects))
+    if found.interactions:
+        say("Interactions: the contribution of two together less the sum of their own, of the strongest neighbours:")
+        pairs = found.interactions[:ROWS]
+        rows = [[ids[one.first], ids[one.second], f"{one.value:+.4f}"] for one in pairs]
+        console().print(table(["neighbour", "and", "interaction"], rows))
+        _more(len(found.interactions))
+    _stability(found)
+
+
+def _orders(found: Explanation) -> None:
+    """A column per head, in its order."""
+    if not found.readings:
+        say("There is no learned order: the network has no GOAT layer.")
+        return
+    ids = found.graph.ids
+    columns = [f"layer {one.layer}, head {one.head}" for one in found.readings]
+    longest = max(len(one.neighbors) for one in found.readings)
+    rows = []
+    for place in range(min(longest, ROWS)):
+        cells = [
+            f"{ids[one.neighbors[place]]} ({one.coefficients[place]:.3f})" if place < len(one.neighbors) else ""
+            for one in found.readings
+        ]
+        rows.append([str(place + 1), *cells])
+    say("The neighbours in learned order, with their coefficients; the node itself is among them:")
+    console().print(table(["place", *columns], rows))
+    _more(longest)
+
+
+def _stability(found: Explanation) -> None:
+    if not found.readings:
+        return
+    kinds = {"epoch": found.stability.epochs, "seed": found.stability.seeds}
+    for kind, agreements in kinds.items():
+        if agreements:
+            say(f"Kendall's tau of the order with that of another {kind} (1: the same order, 0: unrelated):")
+            console().print(table([kind, "layer", "this node", "mean over nodes"], map(_agreement, agreements)))
+    missing = [kind for kind, agreements in kinds.items() if not agreements]
+    if "epoch" in missing:
+        say("No orders of earlier epochs were recorded; training with --set record_orderings=[0,10,100] does.")
+    if "seed" in missing:
+        say("There is no run of another seed beside this one to compare the order with.")
+
+
+def _agreement(one: Agreement) -> Sequence[str]:
+    values = ["" if math.isnan(value) else f"{value:+.3f}" for value in (one.here, one.mean)]
+    return [str(one.number), str(one.layer), *values]
+
+
+def _more(count: int) -> None:
+    if count > ROWS:
+        say(f"... and {count - ROWS} more; --json FILE writes all of them.")

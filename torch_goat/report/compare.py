@@ -1,0 +1,177 @@
+"""The runs of a folder beside each other, with intervals."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from scipy import stats
+
+from torch_goat import settings
+from torch_goat.explain.steadiness import settled
+from torch_goat.report.measures import Z95, wilson
+from torch_goat.training import Experiment, Result, RunError
+from torch_goat.training.folder import CONFIG, RESULT, find_runs
+from torch_goat.training.metrics import LOWER_IS_BETTER
+
+DIFFERENCES: Final = 4  # settings that a label tells
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that is done.
+
+    Args:
+        folder: Its folder.
+        experiment: What was run.
+        result: What it came to.
+    """
+
+    folder: Path
+    experiment: Experiment
+    result: Result
+
+    @property
+    def metric(self) -> str:
+        """What the run is judged by: with class weights, every class counts alike."""
+        first = next(iter(self.result.metrics["val"]))
+        return "macro_f1" if first == "accuracy" and self.experiment.training.class_weights else first
+
+    def score(self, split: str) -> float:
+        """The metric of a part of the nodes; not a number if it has none."""
+        return self.result.metrics.get(split, {}).get(self.metric, math.nan)
+
+
+@dataclass(frozen=True)
+class Row:
+    """Runs that differ in seed and split alone.
+
+    Args:
+        label: How they are called beside the others.
+        runs: The runs.
+        mean: The mean of the test metric.
+        low: The lower end of its 95 % interval.
+        high: The upper end.
+        basis: What the interval is about.
+        validation: The mean of the validation metric.
+    """
+
+    label: str
+    runs: tuple[Finished, ...]
+    mean: float
+    low: float
+    high: float
+    basis: str
+    validation: float
+
+    @property
+    def metric(self) -> str:
+        """What the runs are judged by."""
+        return self.runs[0].metric
+
+    @property
+    def best(self) -> Finished:
+        """The run of the best validation."""
+        return _best(self.runs, self.metric, lambda run: run.score("val"))
+
+
+def gather(place: Path) -> tuple[list[Finished], list[str]]:
+    """The runs that are done, and why others are left out.
+
+    Args:
+        place: A run folder, or a folder that holds some at any depth.
+    """
+    if not place.is_dir():
+        raise RunError(f"there is no folder {place}; name a run or a folder of runs.")
+    found, left_out = [], []
+    for folder in find_runs(place):
+        if not (folder / RESULT).is_file():
+            left_out.append(f"{folder} is not done")
+            continue
+        try:
+            experiment = settings.read(Experiment, folder / CONFIG)
+            result = Result.from_json((folder / RESULT).read_text(encoding="utf-8"))
+            run = Finished(folder, experiment, result)
+            run.score("val")
+            found.append(run)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+            left_out.append(f"{folder} is damaged ({' '.join(str(error).split()) or type(error).__name__})")
+    if not found:
+        reason = f" ({left_out[0]})" if left_out else ""
+        raise RunError(f"there is no run that is done in {place}{reason}; name a folder that goat train has filled.")
+    return found, left_out
+
+
+def on_one_dataset(runs: Sequence[Finished]) -> tuple[list[Finished], list[str]]:
+    """The runs on the dataset and split protocol that most of them are on, and the names of the others."""
+    counts = Counter(_data(run) for run in runs)
+    chosen = max(counts, key=lambda data: counts[data])  # the first of equals
+    others = [" ".join(data).strip() for data in counts if data != chosen]
+    return [run for run in runs if _data(run) == chosen], others
+
+
+def compare(runs: Iterable[Finished], test_nodes: int, errors: Callable[[Finished], np.ndarray]) -> list[Row]:
+    """Runs on one dataset by their settings, the best validation first.
+
+    Args:
+        runs: The runs.
+        test_nodes: How many test nodes there are.
+        errors: Gives the squared errors of the test nodes of a run, for the interval of a single one.
+    """
+    groups: dict[str, list[Finished]] = {}
+    for run in runs:
+        groups.setdefault(settings.dumps(settled(run.experiment)), []).append(run)
+    labels = _labels([settled(group[0].experiment) for group in groups.values()])
+    rows = [_row(label, group, test_nodes, errors) for label, group in zip(labels, groups.values(), strict=True)]
+    sign = 1 if rows[0].metric in LOWER_IS_BETTER else -1
+    return sorted(rows, key=lambda row: sign * row.validation if math.isfinite(row.validation) else math.inf)
+
+
+def _row(label: str, runs: Sequence[Finished], test_nodes: int, errors: Callable[[Finished], np.ndarray]) -> Row:
+    scores = np.array([run.score("test") for run in runs])
+    mean = float(scores.mean())
+    low, high, basis = math.nan, math.nan, ""
+    if len(runs) > 1:
+        half = stats.t.ppf(0.975, len(runs) - 1) * scores.std(ddof=1) / math.sqrt(len(runs))
+        low, high, basis = mean - half, mean + half, f"mean of {len(runs)} runs"
+    elif test_nodes and runs[0].metric == "accuracy" and math.isfinite(mean):
+        low, high = wilson(mean * test_nodes, test_nodes)
+        basis = f"one run, {test_nodes:,} test nodes"
+    elif test_nodes > 1 and runs[0].metric == "mse" and math.isfinite(mean):
+        squares = errors(runs[0])
+        half = Z95 * float(squares.std(ddof=1)) / math.sqrt(len(squares))
+        low, high, basis = mean - half, mean + half, f"one run, {test_nodes:,} test nodes"
+    validation = float(np.mean([run.score("val") for run in runs]))
+    return Row(label, tuple(runs), mean, max(low, 0.0) if low == low else low, high, basis, validation)
+
+
+def _best(runs: Sequence[Finished], metric: str, score: Callable[[Finished], float]) -> Finished:
+    sign = 1 if metric in LOWER_IS_BETTER else -1
+    return min(runs, key=lambda run: sign * score(run) if math.isfinite(score(run)) else math.inf)
+
+
+def _data(run: Finished) -> tuple[str, str]:
+    return run.experiment.dataset, run.experiment.split
+
+
+def _labels(experiments: Sequence[Experiment]) -> list[str]:
+    """The models' names, with the settings in which those of the same name differ."""
+    tables = [dict(_leaves(settings.to_table(one))) for one in experiments]
+    labels = []
+    for number, experiment in enumerate(experiments):
+        alike = [tables[other] for other, one in enumerate(experiments) if one.model.name == experiment.model.name]
+        keys = [key for key in tables[number] if any(table.get(key) != tables[number][key] for table in alike)]
+        told = [f"{key}={tables[number][key]}" for key in keys[:DIFFERENCES]]
+        labels.append(", ".join([experiment.model.name, *told, *(["..."] if len(keys) > DIFFERENCES else [])]))
+    return labels
+
+
+def _leaves(table: dict[str, Any]) -> Iterable[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _leaves(value)
+        else:
+            yield key, value

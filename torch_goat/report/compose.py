@@ -1,0 +1,196 @@
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import torch_goat
+from torch_goat.explain import Graph, contributions, stability
+from torch_goat.explain.explanation import in_units, truths
+from torch_goat.explain.node import check_sorts
+from torch_goat.explain.steadiness import siblings
+from torch_goat.nn import Ordering
+from torch_goat.report import charts, measures, words
+from torch_goat.report.compare import Finished, Row, compare, gather, on_one_dataset
+from torch_goat.report.drawing import Chart
+from torch_goat.report.page import render
+from torch_goat.report.viewer import viewer_data
+from torch_goat.settings import SettingsError
+from torch_goat.training import NamedGraph, Run, open_run
+from torch_goat.training.folder import CURVES
+
+MOST_NODES: Final = 200  # with contributions
+UNASKED_NODES: Final = 20  # with contributions if none are named
+
+
+@dataclass(frozen=True)
+class Detail:
+    """The run that a report looks at closely, and what its network says.
+
+    Args:
+        run: The run.
+        named: The graph that it was trained on.
+        out: The network's output ``[N, C]``.
+        orderings: The orders of its GOAT layers.
+    """
+
+    run: Run
+    named: NamedGraph
+    out: Tensor
+    orderings: Sequence[Ordering]
+
+    @property
+    def classification(self) -> bool:
+        """Whether the network predicts classes."""
+        return bool(self.named.classes)
+
+    @property
+    def curve(self) -> str:
+        """The metric that was measured in every epoch."""
+        return "accuracy" if self.classification else "mse"
+
+    @property
+    def truth(self) -> Tensor:
+        """The class or the target of every node ``[N]``."""
+        return truths(self.named)
+
+    @property
+    def numbers(self) -> Tensor:
+        """The predictions of regression ``[N]``."""
+        return in_units(self.named, self.out[:, 0])
+
+    @property
+    def test(self) -> Tensor:
+        """The test nodes."""
+        return self.named.data.test_mask.nonzero().view(-1)
+
+    def badness(self) -> Tensor:
+        """How wrong each prediction is ``[N]``: one less the probability of the true class, or the squared error."""
+        if not self.classification:
+            return (self.numbers - self.truth).square()
+        return 1 - self.out.softmax(dim=-1).gather(1, self.truth.long().clamp(min=0).view(-1, 1)).view(-1)
+
+
+def report(place: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path | None = None) -> str:
+    """The report on a run or on all runs of a folder, as one page of HTML that needs nothing else.
+
+    The runs on one dataset are compared; the run of the best validation is looked at closely. Neighbourhoods are those
+    of the best run whose network learned an order, if there is one.
+
+    Args:
+        place: A run folder, or a folder that holds some at any depth.
+        nodes: The nodes, by name, for which every neighbour's contribution is computed, at most 200; the 20 test nodes
+            whose predictions are furthest from the truth if there are none.
+        data_dir: The folder of the datasets.
+    """
+    place = Path(place)
+    if len(nodes) > MOST_NODES:
+        raise SettingsError(f"{len(nodes)} nodes are too many to explain in one page; name at most {MOST_NODES}.")
+    found, left_out = gather(place)
+    runs, other_data = on_one_dataset(found)
+    rows = _rows(runs, data_dir)
+    detail = look_at(rows[0].best, data_dir)
+    row, reader = _with_order(rows, detail, data_dir)
+    reader_name = words.name(row, reader.run.experiment)
+    chosen = [reader.named.node(name) for name in nodes] or _furthest(reader)
+    effects = contributions(reader.run.network, reader.named, reader.out, chosen)
+    others = [run.folder for run in runs] if len(runs) > 1 else siblings(reader.run.folder)
+    steady = stability(reader.run, Graph.of(reader.named.data), reader.orderings, others, data_dir=data_dir)
+    viewed = viewer_data(reader.named, reader.out, reader.orderings, effects)
+    viewed["first"] = chosen[0] if chosen else int(reader.named.data.edge_index[1].mode().values)
+    values = {
+        "title": words.title(rows, detail.named),
+        "summary": words.summary(rows, detail.named),
+        "detail": words.name(rows[0], detail.run.experiment),
+        "data_table": words.data_table(detail.named),
+        "split_table": words.split_table(detail.named, detail.run.experiment),
+        "comparison_table": words.comparison_table(rows),
+        "notes": words.comparison_notes(rows, other_data, left_out),
+        "intervals": charts.intervals_chart(rows),
+        "learning": _learning(detail),
+        "metrics_table": words.metrics_table(detail.run.result),
+        "predictions": _predictions(detail),
+        "stability": charts.stability_chart(steady) if steady.epochs else None,
+        "seeds_table": words.seeds_table(steady) if steady.seeds else None,
+        "reader": reader_name,
+        "order_notes": words.order_notes(steady, bool(reader.orderings)),
+        "viewer_text": words.viewer_text(
+            reader.named, reader_name, viewed["included"], bool(reader.orderings), bool(nodes)
+        ),
+        "cost_table": words.cost_table(rows),
+        "environment_table": words.environment_table(detail.run.result),
+        "version": torch_goat.__version__,
+        "place": str(place),
+    }
+    return render(values, viewed)
+
+
+def look_at(run: Finished, data_dir: str | Path | None) -> Detail:
+    """Opens a run and lets its network predict."""
+    opened = open_run(run.folder)
+    check_sorts(opened)
+    named = opened.graph(data_dir)
+    out, orderings = Graph.of(named.data).run_with_orderings(opened.network)
+    return Detail(opened, named, out, orderings)
+
+
+def _with_order(rows: Sequence[Row], detail: Detail, data_dir: str | Path | None) -> tuple[Row, Detail]:
+    """The best run whose network learned an order, if there is one, else the best run."""
+    if detail.orderings:
+        return rows[0], detail
+    for row in rows[1:]:
+        options = row.runs[0].experiment.training
+        if "goat" in row.runs[0].experiment.model.name and not options.orderings_files and options.fixed_ordering < 0:
+            return row, look_at(row.best, data_dir)
+    return rows[0], detail
+
+
+def _rows(runs: Sequence[Finished], data_dir: str | Path | None) -> list[Row]:
+    tested = int(open_run(runs[0].folder).graph(data_dir).data.test_mask.sum())
+
+    def squares(run: Finished) -> np.ndarray:
+        looked = look_at(run, data_dir)
+        return looked.badness()[looked.test].double().numpy()
+
+    return compare(runs, tested, squares)
+
+
+def _furthest(detail: Detail) -> list[int]:
+    """The test nodes whose predictions are furthest from the truth."""
+    badness = detail.badness()[detail.test]
+    return detail.test[badness.argsort(descending=True, stable=True)[:UNASKED_NODES]].tolist()
+
+
+def _learning(detail: Detail) -> list[Chart]:
+    with open(detail.run.folder / CURVES, newline="", encoding="utf-8") as file:
+        lines = list(csv.DictReader(file))
+    curves = {key: np.array([float(line[key]) for line in lines]) for key in lines[0]}
+    best = detail.run.result.best_epoch
+    return [charts.loss_chart(curves, best), charts.metric_chart(curves, detail.curve, best)]
+
+
+def _predictions(detail: Detail) -> list[Chart]:
+    """Of the test nodes, or none if there are none."""
+    test, data = detail.test, detail.named.data
+    if test.numel() == 0:
+        return []
+    degree = torch.bincount(data.edge_index[1], minlength=data.num_nodes)[test].numpy()
+    if not detail.classification:
+        truth, predicted = (value[test].double().numpy() for value in (detail.truth, detail.numbers))
+        return [
+            charts.residual_chart(truth, predicted),
+            charts.means_chart(measures.mean_by(predicted, truth, bins=10)),
+            charts.degree_chart(measures.mean_by(degree, (truth - predicted) ** 2), detail.curve),
+        ]
+    truth, out = detail.truth[test].numpy(), detail.out[test].double()
+    confidence, predicted = (value.numpy() for value in out.softmax(dim=-1).max(dim=-1))
+    right = truth == predicted
+    return [
+        charts.confusion_chart(measures.confusion(truth, predicted, len(detail.named.classes)), detail.named.classes),
+        charts.calibration_chart(*measures.calibration(confidence, right)),
+        charts.degree_chart(measures.share_by(degree, right), detail.curve),
+    ]

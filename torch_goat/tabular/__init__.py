@@ -1,0 +1,48 @@
+"""A graph of one's own: tables of nodes and edges as a graph to train on, and new ones to predict on."""
+
+from typing import TYPE_CHECKING
+
+from torch_goat.tabular.errors import TableError
+from torch_goat.tabular.options import Tables
+from torch_goat.tabular.schema import Column, Schema
+
+if TYPE_CHECKING:
+    from torch_goat.tabular.graph import NewGraph, OwnGraph
+
+__all__ = ["Column", "Schema", "TableError", "Tables", "apply_schema", "load_tables"]
+
+
+def load_tables(tables: Tables, index: int = 0) -> "OwnGraph":
+    """Reads the tables of a graph, fits a schema on the training part and applies it to all nodes.
+
+    Args:
+        tables: The files and how they are read.
+        index: Which of the random splits, from 0.
+    """
+    _need_pandas()
+    from torch_goat.tabular import graph
+
+    return graph.load_graph(tables, index)
+
+
+def apply_schema(schema: Schema, nodes: str, edges: str = "", *, join: Tables | None = None) -> "NewGraph":
+    """Reads new tables as a schema says, for a network to predict on.
+
+    Args:
+        schema: What the network was trained on.
+        nodes: The file of the nodes, or a GraphML file with everything.
+        edges: The file of the edges; empty for GraphML.
+        join: The tables of the training graph, if the new nodes are to become part of it.
+    """
+    _need_pandas()
+    from torch_goat.tabular import graph
+
+    return graph.apply_schema(schema, nodes, edges, join=join)
+
+
+def _need_pandas() -> None:
+    """pandas is read with alone; what is trained on named datasets does without it."""
+    try:
+        import pandas  # noqa: F401
+    except ImportError:
+        raise TableError("reading tables needs pandas; install torch-goat[cli].") from None

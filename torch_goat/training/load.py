@@ -1,0 +1,107 @@
+"""A run folder read back: the network as it was trained, and the graph that it was trained on."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch_geometric.data import Data
+
+from torch_goat import datasets, models, settings
+from torch_goat.datasets import DATASETS
+from torch_goat.settings import nearest
+from torch_goat.tabular import Schema, load_tables
+from torch_goat.training.folder import CONFIG, RESULT, SCHEMA, WEIGHTS, RunError
+from torch_goat.training.options import Experiment
+from torch_goat.training.result import Result
+
+
+class NamedGraph(NamedTuple):
+    """A graph as it was trained on, with the names of its nodes and classes."""
+
+    data: Data
+    ids: tuple[str, ...]  # of the nodes, in the order of data.x
+    classes: tuple[str, ...]  # in the order of the network's output; none for regression
+    target: str = ""  # the name of what is predicted, where it has one
+    target_mean: float = 0.0  # a prediction of a number is the network's output times the scale plus the mean
+    target_scale: float = 1.0
+
+    def node(self, name: str) -> int:
+        """The number of a node, from 0."""
+        try:
+            return self.ids.index(name)
+        except ValueError:
+            close = nearest(name, self.ids) if len(self.ids) <= 100_000 else "."
+            close = close if "did you mean" in close else "."  # the list of all nodes helps nobody
+            raise settings.SettingsError(f"there is no node {name!r} in the graph{close}") from None
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is done.
+
+    Args:
+        folder: Its folder.
+        experiment: What was run.
+        result: What it came to.
+        network: The network with the best weights, in evaluation, on the CPU.
+        schema: What the columns of one's own tables became; ``None`` for a dataset that has a name.
+    """
+
+    folder: Path
+    experiment: Experiment
+    result: Result
+    network: models.Network
+    schema: Schema | None = None
+
+    def graph(self, data_dir: str | Path | None = None) -> NamedGraph:
+        """The graph that the network was trained on, with the masks of its split.
+
+        Args:
+            data_dir: The folder of the datasets.
+        """
+        one, schema = self.experiment, self.schema
+        if one.tables is not None and schema is not None:
+            own = load_tables(one.tables, one.index)
+            return NamedGraph(own.data, own.ids, schema.classes, schema.target, schema.target_mean, schema.target_scale)
+        data = datasets.load(one.dataset, split=one.split, index=one.index, data_dir=data_dir)
+        ids, classes = range(data.num_nodes), range(DATASETS[one.dataset].classes)
+        return NamedGraph(data, tuple(map(str, ids)), tuple(map(str, classes)))
+
+
+def open_run(folder: str | Path) -> Run:
+    """Reads a run folder; nothing in it is executed.
+
+    Args:
+        folder: A folder in which :func:`train` has finished.
+    """
+    folder = Path(folder)
+    if not (folder / CONFIG).is_file():
+        raise RunError(f"{folder} is no run folder: it has no {CONFIG}; name one that goat runs lists.")
+    if not (folder / RESULT).is_file():
+        raise RunError(f"the run in {folder} is not done: it has no {RESULT}; train it to its end first.")
+    try:
+        experiment = settings.read(Experiment, folder / CONFIG)
+        result = Result.from_json((folder / RESULT).read_text(encoding="utf-8"))
+        schema = None
+        if experiment.tables is not None:
+            schema = Schema.from_json((folder / SCHEMA).read_text(encoding="utf-8"), str(folder / SCHEMA))
+        network = _network(experiment, schema)
+        network.load_state_dict(load_file(folder / WEIGHTS))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise RunError(f"the run folder {folder} is damaged ({reason}); train it anew in another folder.") from error
+    return Run(folder, experiment, result, network.eval(), schema)
+
+
+def _network(experiment: Experiment, schema: Schema | None) -> models.Network:
+    degree = torch.tensor([0, 1])  # what pna layers scale by is among the weights
+    if schema is not None:
+        widths = schema.in_channels, schema.out_channels
+        return models.build(experiment.model, *widths, degree=degree, edge_dim=schema.edge_dim)
+    known = DATASETS.get(experiment.dataset)
+    if known is None:
+        raise ValueError(f"there is no dataset {experiment.dataset!r}{nearest(experiment.dataset, DATASETS)}")
+    return models.build(experiment.model, known.features, known.classes or 1, degree=degree)
