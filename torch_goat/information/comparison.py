@@ -20,7 +20,7 @@ MODELS: Final[dict[str, dict[str, Any]]] = {
 PARAMETERS: Final = 2000  # the most that a network may have
 LAYERS: Final = (1, 2)
 LEARNING_RATES: Final = (0.003, 0.01, 0.03)
-EPOCHS: Final = 150
+EPOCHS: Final = 200
 
 
 def network_options(model: str, width: int, layers: int) -> ModelOptions:
