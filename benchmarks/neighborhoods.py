@@ -20,8 +20,7 @@ from typing import Any
 
 import torch
 
-from torch_goat.cli.pid import by_degree, measured
-from torch_goat.datasets import load
+from torch_goat.cli.subject import by_degree, measured, named
 from torch_goat.files import write_atomic
 from torch_goat.information import SmallSampleWarning
 
@@ -30,13 +29,19 @@ DATASETS = {"top2": "max", "betweenness-100": "mean", "cora-content": "mean", "c
 
 
 def row(dataset: str, groups: str, pool: str, data_dir: Path | None) -> dict[str, Any]:
-    data = load(dataset, data_dir=data_dir)
+    subject = named(dataset, data_dir=data_dir)
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)
-        found = measured(dataset, data, groups=groups, pool=pool)
+        found = measured(subject, groups=groups, pool=pool)
     seconds = time.perf_counter() - start
-    about = {"dataset": dataset, "groups": groups, "pool": pool, "degree": by_degree(data, ""), "seconds": seconds}
+    about = {
+        "dataset": dataset,
+        "groups": groups,
+        "pool": pool,
+        "degree": by_degree(subject.data, ""),
+        "seconds": seconds,
+    }
     return about | dataclasses.asdict(found) | {"counted": found.counted}
 
 

@@ -15,13 +15,15 @@ def quantile_bins(values: Any, bins: int) -> NDArray[np.int64]:
 
     Args:
         values: One number for each sample ``[n]``.
-        bins: How many bins; with many equal values there may be fewer.
+        bins: How many bins; with many equal values there may be fewer. No more different values than bins are a bin
+            each.
     """
     array = as_array(values).astype(float)
     _check(array, bins)
     if array.ndim != 1:
         raise ValueError(f"quantiles need one number per sample, got shape {list(array.shape)}.")
-    cuts = np.quantile(array, np.arange(1, bins) / bins)
+    different = np.unique(array)
+    cuts = different[:-1] if len(different) <= bins else np.quantile(array, np.arange(1, bins) / bins)
     return np.unique(np.searchsorted(cuts, array, side="left"), return_inverse=True)[1].reshape(-1)
 
 
