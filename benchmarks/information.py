@@ -34,7 +34,7 @@ from torch_goat.files import write_atomic
 from torch_goat.information import captured_information, predicted_classes
 from torch_goat.information.captured import load_network
 from torch_goat.information.charts import curves
-from torch_goat.information.comparison import LAYERS, LEARNING_RATES, MODELS, PARAMETERS, candidates, parameters
+from torch_goat.information.comparison import EPOCHS, LAYERS, LEARNING_RATES, MODELS, PARAMETERS, candidates, parameters
 from torch_goat.training import Event, Experiment, Interrupted, PlannedRun, Result, finished, run_plan
 from torch_goat.training.folder import CURVES
 
@@ -67,22 +67,22 @@ def slug(experiment: Experiment) -> str:
     return f"{experiment.model.num_layers}-layers-{experiment.training.learning_rate}"
 
 
-def searches(runs: Path) -> dict[tuple[str, str], list[PlannedRun]]:
+def searches(runs: Path, epochs: int) -> dict[tuple[str, str], list[PlannedRun]]:
     """The runs of the search, by model and point."""
     found: dict[tuple[str, str], list[PlannedRun]] = {}
     for dataset in SEARCHED_ON:
         data = load(dataset)
         for model in MODELS:
-            for experiment in candidates(model, dataset, data):
+            for experiment in candidates(model, dataset, data, epochs):
                 folder = runs / "search" / dataset / model / slug(experiment)
                 found.setdefault((model, slug(experiment)), []).append(PlannedRun(folder, experiment))
     return found
 
 
-def chosen(runs: Path) -> dict[str, Experiment]:
+def chosen(runs: Path, epochs: int) -> dict[str, Experiment]:
     """The point of each model with the best validation accuracy over the searched graphs, then with the lowest loss."""
     best: dict[str, tuple[tuple[float, float], Experiment]] = {}
-    for (model, _), planned in searches(runs).items():
+    for (model, _), planned in searches(runs, epochs).items():
         results = [finished(run.experiment, run.folder) for run in planned]
         if None in results:
             raise SystemExit(f"the search of {model} is not complete; run it again.")
@@ -159,19 +159,20 @@ def collected(runs: Path, points: dict[str, Experiment], datasets: list[str]) ->
             "layers": point.model.num_layers,
             "width": point.model.last_channels,
             "learning_rate": point.training.learning_rate,
-            "epochs": point.training.epochs,
             "parameters": parameters(point.model, load(point.dataset)),
         }
         for model, point in points.items()
     }
+    epochs = max(point.training.epochs for point in points.values())
     return {
-        "command": "python benchmarks/information.py",
+        "command": f"python benchmarks/information.py --epochs {epochs}",
         "date": datetime.date.today().isoformat(),
         "hardware": f"{os.cpu_count()} cores {platform.machine()}; a run: {device}",
         "versions": versions,
         "commits": sorted(commits),
         "seeds": list(SEEDS),
         "budget": PARAMETERS,
+        "epochs": epochs,
         "search": {"layers": list(LAYERS), "learning_rates": list(LEARNING_RATES), "on": list(SEARCHED_ON)},
         "settings": settings,
         "available": {dataset: round(available(dataset), 4) for dataset in datasets},
@@ -275,6 +276,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/information"), help="where results are written")
     parser.add_argument("--images", type=Path, default=Path("docs/images"), help="where figures are written")
     parser.add_argument("--datasets", default=",".join(DATASETS), help="by comma; all of them unless told")
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="of every run; other --epochs need other --runs")
     parser.add_argument("--collect", action="store_true", help="run nothing, write the results of what is there")
     parser.add_argument("--draw", action="store_true", help="run nothing, draw the results that are in --out")
     parser.add_argument("--jobs", type=int, default=0, help="runs at a time; one per core unless told")
@@ -282,15 +284,15 @@ def main() -> None:
     if arguments.draw:
         present(arguments.out, arguments.images)
         return
-    datasets = arguments.datasets.split(",")
+    datasets, runs, epochs = arguments.datasets.split(","), arguments.runs, arguments.epochs
     assert set(datasets) <= set(DATASETS), f"known are {', '.join(DATASETS)}"
     try:
         if not arguments.collect:
-            run([one for planned in searches(arguments.runs).values() for one in planned], arguments.jobs)
-            run(list(trainings(arguments.runs, chosen(arguments.runs), datasets).values()), arguments.jobs)
+            run([one for planned in searches(runs, epochs).values() for one in planned], arguments.jobs)
+            run(list(trainings(runs, chosen(runs, epochs), datasets).values()), arguments.jobs)
     except Interrupted as error:
         print(error)
-    results = collected(arguments.runs, chosen(arguments.runs), datasets)
+    results = collected(runs, chosen(runs, epochs), datasets)
     write_atomic(arguments.out / "information.json", dumps(results))
     present(arguments.out, arguments.images)
 

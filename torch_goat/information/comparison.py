@@ -65,15 +65,16 @@ def fitted(model: str, layers: int, data: Data, budget: int = PARAMETERS) -> Mod
     return network_options(model, width, layers)
 
 
-def candidates(model: str, dataset: str, data: Data) -> list[Experiment]:
+def candidates(model: str, dataset: str, data: Data, epochs: int = EPOCHS) -> list[Experiment]:
     """The points of the search, the same for every model: depths and learning rates.
 
     Args:
         model: A key of ``MODELS``.
         dataset: The dataset's name.
         data: Its graph.
+        epochs: For how long each is trained.
     """
-    training = TrainingOptions(epochs=EPOCHS, patience=0, weight_decay=0.0)
+    training = TrainingOptions(epochs=epochs, patience=0, weight_decay=0.0)
     return [
         Experiment(dataset, model=fitted(model, layers, data), training=replace(training, learning_rate=learning_rate))
         for layers, learning_rate in product(LAYERS, LEARNING_RATES)
