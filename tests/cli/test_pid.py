@@ -1,8 +1,11 @@
+import re
 from pathlib import Path
 
 import pytest
 
 from torch_goat.cli.app import run
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -56,6 +59,15 @@ def test_the_learned_order(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     code, out, err = goat(capsys, "top2", "--groups", "order", "--pool", "max", "--bins", "3")
     assert code == 0, err
     assert "groups order" in out
+
+
+def test_the_first_command_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    (command,) = re.findall(r"```sh\ngoat pid (examples.*)\n```", (ROOT / "docs" / "information.md").read_text())
+    Path("examples").symlink_to(ROOT / "examples")
+    code, out, err = goat(capsys, *command.split())
+    assert code == 0, err
+    assert "240 nodes, groups features" in out
+    assert Path("pid-village.png").exists()
 
 
 @pytest.fixture
