@@ -55,10 +55,14 @@ def test_what_is_said_of_the_graphs() -> None:
         assert found["betweenness-100", groups]["total"]["p_value"] > 0.05
 
 
-def captured(dataset: str, model: str, key: str = "bits") -> float:
+def seeds(dataset: str, model: str, key: str) -> list[float]:
     rows = json.loads((RESULTS / "information.json").read_text())["rows"]
     (found,) = (row[key] for row in rows if (row["dataset"], row["model"]) == (dataset, model))
-    return mean(found)
+    return list(found)
+
+
+def captured(dataset: str, model: str, key: str = "bits") -> float:
+    return mean(seeds(dataset, model, key))
 
 
 def test_every_model_has_every_seed() -> None:
@@ -71,6 +75,33 @@ def test_every_model_has_every_seed() -> None:
     assert all(one["parameters"] <= results["budget"] for one in results["settings"].values())
     for name, bits in results["available"].items():
         assert bits == pytest.approx(decompose(NEIGHBORHOOD_TASKS[name].distribution()).total)
+
+
+def test_what_is_said_of_aggregators() -> None:
+    for graph in ("", "-tree"):
+        assert all(captured(f"synergy-0{graph}", model) > 0.95 for model in MODELS)
+        assert captured(f"synergy-100{graph}", "sage-max", "accuracy") < 0.625 + 0.05  # and the chance of 600 nodes
+    for dataset in ("xor", "xor-3", "synergy-100"):
+        assert all(captured(dataset, model) > 0.5 for model in ("gin", "gcn", "sage-mean"))
+    assert all(captured(dataset, "sage-max") > 0.95 for dataset in ("xor", "xor-3"))
+
+
+def test_what_is_said_of_attention() -> None:
+    assert {model for model in MODELS if captured("xor", model) < 0.95} == {"gat", "gatv2"}
+    for model in ("gat", "gatv2"):
+        assert max(seeds("xor", model, "accuracy")) > 0.95
+
+
+def test_what_is_said_of_goat() -> None:
+    rnns = [f"goat-{rnn}" for rnn in ("lstm", "gru", "rnn")]
+    assert all(captured(dataset, model) > 0.5 for dataset in ("xor", "xor-3", "synergy-100") for model in rnns)
+    mixed = ("synergy-50", "synergy-100", "synergy-50-tree", "synergy-100-tree")
+    overall = {model: mean(captured(dataset, model) for dataset in mixed) for model in ("gcn", *rnns)}
+    assert overall["gcn"] >= max(overall[model] for model in rnns)
+    for model in rnns:
+        found = [bits for dataset in mixed for bits in seeds(dataset, model, "bits")]
+        assert max(found) > 0.95
+        assert min(found) < 0.5
 
 
 def best_accuracy(dataset: str, seen: Callable[[tuple[int, ...]], Any]) -> float:
