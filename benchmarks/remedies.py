@@ -23,37 +23,40 @@ from torch_goat.models import ModelOptions
 from torch_goat.training import Event, Experiment, Interrupted, PlannedRun, TrainingOptions, finished, run_plan
 
 SEEDS = range(5)
+EXACT: dict[str, Any] = {"mean_residual": False, "rnn_init": "uniform"}  # as the paper has it, and not the default
 
 # The set-up of each task: what every variant of it shares.
 TASKS = {
     "cora-content": Experiment(
         "cora-content",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat"),
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat", **EXACT),
         training=TrainingOptions(epochs=300, patience=100),
     ),
     "citeseer": Experiment(
         "citeseer",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat"),
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat", **EXACT),
         training=TrainingOptions(epochs=300, patience=100),
     ),
     "top2": Experiment(
         "top2",
-        model=ModelOptions(hidden_channels=32, heads=1, dropout=0.0, last="gcn"),
+        model=ModelOptions(hidden_channels=32, heads=1, dropout=0.0, last="gcn", **EXACT),
         training=TrainingOptions(epochs=400, patience=0, learning_rate=0.01, weight_decay=0.0),
     ),
     "effective-size-100": Experiment(
         "effective-size-100",
-        model=ModelOptions(input_channels=64, hidden_channels=64, last_channels=64, heads=4, dropout=0.0, last="gat"),
+        model=ModelOptions(
+            input_channels=64, hidden_channels=64, last_channels=64, heads=4, dropout=0.0, last="gat", **EXACT
+        ),
         training=TrainingOptions(epochs=500, patience=0, weight_decay=0.0),
     ),
     "computers": Experiment(
         "computers",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn"),
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn", **EXACT),
         training=TrainingOptions(epochs=200, patience=0),
     ),
     "cs": Experiment(
         "cs",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn"),
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn", **EXACT),
         training=TrainingOptions(epochs=150, patience=0),
     ),
 }
@@ -66,9 +69,10 @@ TOGETHER: dict[str, Any] = {
     "residual": True,
     "attention_dropout": 0.3,
 }
+DEFAULT: dict[str, Any] = {"rnn_init": "orthogonal", "mean_residual": True}
 # Name -> what differs from the task's set-up, in the model and in the training.
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "the paper's equations": ({"name": "goat-paper"}, {}),
+    "the paper's equations": ({"name": "goat-paper"} | DEFAULT, {}),  # which it does not read
     "with a bias": ({}, {}),
     "scaled by size": ({"scaling": "size"}, {}),
     "normalised states": ({"state_norm": True}, {}),
@@ -86,6 +90,12 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "together": (TOGETHER, {}),
     "together, decay spares the RNN": (TOGETHER, {"decay_recurrent": False}),
     "together, two GOAT layers": (TOGETHER | {"last": "goat"}, {}),
+    "default": (DEFAULT, {}),
+    "default, scaled by size": (DEFAULT | {"scaling": "size"}, {}),
+    "default, two GOAT layers": (DEFAULT | {"last": "goat"}, {}),
+    "default, residual": (DEFAULT | {"residual": True}, {}),
+    "default, residual, scaled by size": (DEFAULT | {"residual": True, "scaling": "size"}, {}),
+    "default, residual, two GOAT layers": (DEFAULT | {"residual": True, "last": "goat"}, {}),
     **{
         f"together without {key}": ({name: value for name, value in TOGETHER.items() if name != key}, {})
         for key in TOGETHER
@@ -131,9 +141,9 @@ def plan(out: Path, tasks: list[str]) -> list[PlannedRun]:
             out / task / name.replace(" ", "-").replace(",", "").replace("'", "") / str(seed),
             replace(experiment, seed=seed, index=seed if task in several else 0),
         )
+        for seed in SEEDS  # outermost, so that a part of the plan is a fair one
         for task in tasks
         for name, experiment in experiments(task).items()
-        for seed in SEEDS
     ]
 
 

@@ -21,6 +21,8 @@ LINE = [
     "models",
     "datasets",
     "tabular",
+    "loader",
+    "stores",
     "training",
     "information",
     "recipes",

@@ -18,6 +18,8 @@ from torch_goat.cli.reproduce import reproduce
 from torch_goat.cli.runs import runs
 from torch_goat.cli.train import train
 from torch_goat.cli.tune import tune
+from torch_goat.settings import SettingsError
+from torch_goat.training.processes import processes
 
 app = typer.Typer(
     help="Graph Ordering Attention: order-sensitive neighbourhood aggregation.",
@@ -35,10 +37,17 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def options(
+    context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; of any command.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     """Graph Ordering Attention: order-sensitive neighbourhood aggregation."""
+    group = processes()
+    if group.world > 1 and context.invoked_subcommand != "train":
+        raise SettingsError(
+            f"goat {context.invoked_subcommand} is one process's work, but torchrun started {group.world}; only goat "
+            "train shares its work."
+        )
 
 
 def backends() -> None:

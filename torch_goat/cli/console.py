@@ -7,12 +7,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from torch_goat.training.processes import processes
+
 WIDE = 1000  # columns where no terminal sets a limit, so that nothing is folded
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that folds lines to a terminal and leaves them alone in files and pipes."""
-    made = Console(stderr=stderr, highlight=False)
+    """A console that folds lines to a terminal and leaves them alone in files and pipes; of several processes, one
+    speaks."""
+    made = Console(stderr=stderr, highlight=False, quiet=not processes().leads)
     if not made.is_terminal:
         made.width = WIDE
     return made

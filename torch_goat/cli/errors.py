@@ -1,9 +1,12 @@
 """How a command ends: exit code 2 for wrong usage, 1 for a failure, 130 after Ctrl-C, always with one sentence."""
 
 import functools
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+from torch.distributed import is_torchelastic_launched
 
 from torch_goat.datasets import DataError
 from torch_goat.settings import SettingsError
@@ -44,5 +47,7 @@ def report(error: Exception) -> NoReturn:
 
 
 def _end(message: str, code: int) -> NoReturn:
-    print(f"goat: {message}", file=sys.stderr)
+    rank = os.environ.get("RANK", "0") if is_torchelastic_launched() else "0"
+    who = "goat" if rank == "0" else f"goat (process {rank})"
+    print(f"{who}: {message}", file=sys.stderr)
     sys.exit(code)

@@ -40,6 +40,22 @@ DataDir = Annotated[
         "--data-dir", callback=_data_dir, help="The folder of raw data files, which is only read; else TORCH_GOAT_DATA."
     ),
 ]
+BatchSize = Annotated[
+    int | None,
+    typer.Option("--batch-size", metavar="NODES", help="Train in mini-batches of so many nodes; 0 is full batches."),
+]
+Fanout = Annotated[
+    str,
+    typer.Option(
+        "--fanout",
+        metavar="100,15",
+        help="The neighbours drawn of each node of a mini-batch, the last layer's first; -1 is all.",
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option("--workers", min=0, help="Threads that make mini-batches ahead; else what suits the machine."),
+]
 Jobs = Annotated[
     int, typer.Option("--jobs", min=0, help="Runs at a time, each in a process; 0 is one per core, 8 on a GPU.")
 ]
@@ -67,6 +83,18 @@ Drop = Annotated[list[str] | None, of_yours("--drop", "A column that is no featu
 def with_precision(assignments: list[str] | None, precision: str | None) -> list[str]:
     """What ``--set`` and ``--precision`` set, for :func:`torch_goat.settings.override`."""
     return [*(assignments or []), *([f"training.precision={precision}"] if precision else [])]
+
+
+def with_batches(assignments: list[str], batch_size: int | None, fanout: str) -> list[str]:
+    """What is set, and the mini-batches that ``--batch-size`` and ``--fanout`` ask for."""
+    sizes = [] if batch_size is None else [f"training.batch_size={batch_size}"]
+    if fanout:
+        try:
+            numbers = [int(part) for part in fanout.split(",")]
+        except ValueError:
+            raise SettingsError(f"--fanout {fanout!r} must be numbers such as 100,15.") from None
+        sizes.append(f"training.fanout={numbers}")
+    return [*assignments, *sizes]
 
 
 def check_new(file: Path | None, force: bool) -> None:

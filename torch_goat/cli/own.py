@@ -13,12 +13,14 @@ import torch
 from torch_goat import settings
 from torch_goat.cli.console import console, say, table
 from torch_goat.datasets import DATASETS
+from torch_goat.loader import open_graph
 from torch_goat.models.layers import KINDS
 from torch_goat.search import fingerprint, own_starting_point
 from torch_goat.settings import SettingsError
 from torch_goat.tables.statistics import Summary, summarize
 from torch_goat.tabular import Column, Tables, load_tables
 from torch_goat.tabular.folder import find_tables
+from torch_goat.tabular.options import Task
 from torch_goat.training import Experiment, Result
 from torch_goat.training.metrics import LOWER_IS_BETTER
 
@@ -80,6 +82,10 @@ def graph_name(tables: Tables) -> str:
     """A name for the graph that is no dataset's: that of its file, or of the folder if the file says nothing."""
     path = Path(tables.nodes)
     name = path.parent.name if path.stem.lower() in ("nodes", "node") else path.stem
+    return _plain_name(name)
+
+
+def _plain_name(name: str) -> str:
     name = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "graph"
     return f"{name}-own" if name in DATASETS else name
 
@@ -140,6 +146,21 @@ def base(tables: Tables, graph: "OwnGraph", model: str) -> Experiment:
     if unbalanced(graph):
         experiment = replace(experiment, training=replace(experiment.training, class_weights=True))
     return experiment
+
+
+def array_experiment(folder: Path, model: str | None, recipe: Path | None) -> Experiment:
+    """The settings of a run on a folder of arrays before ``--set``."""
+    data = open_graph(folder)
+    if data.y is None:
+        raise SettingsError(f"{folder} has no array y to predict.")
+    name = _plain_name(folder.resolve().name)
+    if recipe is None:
+        task: Task = "regression" if data.y.is_floating_point() else "classification"
+        return own_starting_point(name, folder, task, model or "goat")
+    if model is not None:
+        raise SettingsError(f"the recipe {recipe} brings its own model; leave --model {model} out.")
+    experiment = settings.read(Experiment, recipe)
+    return replace(experiment, dataset=name, split="masks", index=0, tables=None, graph=str(folder.resolve()))
 
 
 def own_experiment(tables: Tables, graph: "OwnGraph", model: str | None, recipe: Path | None) -> Experiment:

@@ -8,27 +8,33 @@ import typer
 from torch_goat import settings
 from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import (
+    BatchSize,
     Category,
     DataDir,
     Device,
     Directed,
     Drop,
     Edges,
+    Fanout,
     NodeNames,
     Precision,
     Set,
     Target,
     TargetTask,
+    Workers,
     of_yours,
+    with_batches,
     with_precision,
 )
-from torch_goat.cli.own import compare, is_own, make_tables, own_experiment, read_own, show_next
+from torch_goat.cli.own import array_experiment, compare, is_own, make_tables, own_experiment, read_own, show_next
 from torch_goat.cli.progress import RunProgress, duration
 from torch_goat.datasets import DATASETS
+from torch_goat.loader.folder import is_graph_folder
 from torch_goat.search import fingerprint, starting_point
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Epoch, Experiment, Observer, Result, TensorBoard, finished
 from torch_goat.training import train as run
+from torch_goat.training.processes import processes
 
 Model = Annotated[str | None, typer.Option("--model", help="goat (the default), gat, gcn, sage-lstm, ...")]
 Split = Annotated[str | None, typer.Option("--split", help="The split protocol; else the dataset's own.")]
@@ -47,7 +53,7 @@ def train(
         typer.Argument(
             metavar="[DATASET|NODES]",
             help="A name that goat datasets lists (else the recipe's), or the nodes of a graph of yours: a CSV or "
-            "Parquet file, a GraphML file, or a folder with both tables.",
+            "Parquet file, a GraphML file, or a folder with both tables or with arrays.",
         ),
     ] = "",
     edges: Edges = "",
@@ -58,9 +64,12 @@ def train(
     index: Annotated[int | None, typer.Option("--index", help="Which graph or split, from 0.")] = None,
     recipe: Recipe = None,
     out: Out = None,
+    batch_size: BatchSize = None,
+    fanout: Fanout = "",
     device: Device = "auto",
     precision: Precision = None,
     data_dir: DataDir = None,
+    workers: Workers = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")] = False,
     target: Target = "",
     task: TargetTask = "",
@@ -78,13 +87,13 @@ def train(
     where it was stopped. Without --model, a graph of yours is learned by GOAT, GAT and GraphSAGE side by side.
 
     Example: goat train top2 --model goat --set heads=4 --set rnn=gru --seed 3;
-    goat train nodes.csv edges.csv --target label
+    goat train nodes.csv edges.csv --target label; goat train physics --batch-size 1024 --fanout 100,15
     """
     changes = {key: value for key, value in (("seed", seed), ("index", index)) if value is not None}
-    changed = with_precision(assignments, precision) + _texts(changes)
+    changed = with_batches(with_precision(assignments, precision), batch_size, fanout) + _texts(changes)
 
     def runner(experiment: Experiment, folder: Path) -> Result:
-        return _run(experiment, folder, device, data_dir, tensorboard)[0]
+        return _run(experiment, folder, device, data_dir, workers, tensorboard)[0]
 
     columns = {
         "target": target, "task": task, "id": names, "directed": directed, "edge_features": edge_features,
@@ -92,7 +101,15 @@ def train(
         "time_column": time_column,
     }  # fmt: skip
     tables, graph = None, None
-    if is_own(dataset, edges):
+    given = [key for key, value in {**columns, "fractions": fractions}.items() if value]
+    if is_graph_folder(dataset) and not edges:
+        if given or split is not None:
+            option = "split" if not given else given[0].replace("_", "-")
+            raise SettingsError(
+                f"--{option} is not for a folder of arrays, which has its targets and masks; leave it out."
+            )
+        experiment = array_experiment(Path(dataset), model, recipe)
+    elif is_own(dataset, edges):
         if split is not None:
             raise SettingsError("--split is of named datasets; use --fractions, --split-column or --time-column.")
         tables, graph = read_own(make_tables(dataset, edges, fractions=fractions, **columns), index or 0)
@@ -103,36 +120,35 @@ def train(
             return
         experiment = own_experiment(tables, graph, model, recipe)
     else:
-        given = [key for key, value in {**columns, "fractions": fractions}.items() if value]
         if given:
             raise SettingsError(f"--{given[0].replace('_', '-')} is for a graph of yours; name its files first.")
         experiment = base_experiment(dataset, model, split, recipe)
     experiment = settings.override(experiment, changed)
-    if experiment.tables is None:
+    if experiment.tables is None and not experiment.graph:
         DATASETS[experiment.dataset].check(experiment.split, experiment.index)
     folder = out or Path("runs") / run_name(experiment)
-    result, done = _run(experiment, folder, device, data_dir, tensorboard)
+    result, done = _run(experiment, folder, device, data_dir, workers, tensorboard)
     _show(experiment, result, folder, done)
     if tables is not None and graph is not None:
         show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None, None)
 
 
 def _run(
-    experiment: Experiment, folder: Path, device: str, data_dir: Path | None, tensorboard: bool
+    experiment: Experiment, folder: Path, device: str, data_dir: Path | None, workers: int | None, tensorboard: bool
 ) -> tuple[Result, bool]:
     """Trains with progress; also says whether the run was done before."""
     name = f"{experiment.dataset} {experiment.model.name}"
     done = finished(experiment, folder) is not None
     with ExitStack() as stack:
         observers: list[Observer] = [] if done else [stack.enter_context(RunProgress(name))]
-        if tensorboard and not done:
+        if tensorboard and not done and processes().leads:
             observers.append(stack.enter_context(TensorBoard(folder / "tensorboard")))
 
         def observe(epoch: Epoch) -> None:
             for observer in observers:
                 observer(epoch)
 
-        return run(experiment, folder, device=device, data_dir=data_dir, observer=observe), done
+        return run(experiment, folder, device=device, data_dir=data_dir, workers=workers, observer=observe), done
 
 
 def base_experiment(dataset: str, model: str | None, split: str | None, recipe: Path | None) -> Experiment:
@@ -149,9 +165,9 @@ def base_experiment(dataset: str, model: str | None, split: str | None, recipe: 
             raise SettingsError(f"the recipe {recipe} brings its own model; leave --model {model} out.")
         experiment = settings.read(Experiment, recipe)
         experiment = replace(experiment, dataset=dataset or experiment.dataset)
-        if experiment.tables is not None and not dataset:
+        if (experiment.tables is not None or experiment.graph) and not dataset:
             return experiment
-        experiment = replace(experiment, tables=None)
+        experiment = replace(experiment, tables=None, graph="")
         if experiment.dataset not in DATASETS:
             raise SettingsError(f"there is no dataset {experiment.dataset!r}{nearest(experiment.dataset, DATASETS)}")
     elif dataset:

@@ -6,7 +6,7 @@ from torch import Tensor
 from torch_goat.graph.neighborhoods import Neighborhoods
 
 
-def keep_random(hood: Neighborhoods, k: int, fresh: bool) -> Tensor:
+def keep_random(hood: Neighborhoods, k: int, fresh: bool, n_id: Tensor | None = None) -> Tensor:
     """Marks the node itself and ``k`` uniformly drawn neighbours of each target, without replacement ``[E]``.
 
     Args:
@@ -14,26 +14,29 @@ def keep_random(hood: Neighborhoods, k: int, fresh: bool) -> Tensor:
         k: How many neighbours to keep.
         fresh: ``True`` draws anew from PyTorch's generator. ``False`` gives one fixed draw, a function of the two node
             numbers of an edge alone, so that it is the same on every device and whatever the rest of the graph is.
+        n_id: The numbers of the nodes in the graph that this is a part of ``[N]``; a fixed draw goes by these.
     """
     own = hood.source == hood.target
-    shuffled = random_order(hood, fresh)
+    shuffled = random_order(hood, fresh, n_id=n_id)
     keep = torch.empty_like(own)
     keep[shuffled] = _rank_of_others(own[shuffled], hood.target, hood.ptr) < k
     return keep | own
 
 
-def random_order(hood: Neighborhoods, fresh: bool, number: int = 0) -> Tensor:
+def random_order(hood: Neighborhoods, fresh: bool, number: int = 0, n_id: Tensor | None = None) -> Tensor:
     """The tokens of each target in a uniformly drawn order ``[E]``; targets keep their places.
 
     Args:
         hood: The neighbourhoods.
         fresh: ``True`` draws anew from PyTorch's generator, ``False`` gives one fixed draw, as in :func:`keep_random`.
         number: Which fixed draw; different numbers give independent orders.
+        n_id: The numbers of the nodes in the graph that this is a part of ``[N]``; a fixed draw goes by these.
     """
     if fresh:
         draw = torch.randint(2**31, hood.source.shape, device=hood.source.device)
     else:
-        draw = _hash(_hash(hood.target) + hood.source)
+        target, source = (hood.target, hood.source) if n_id is None else (n_id[hood.target], n_id[hood.source])
+        draw = _hash(_hash(target) + source)
         draw = _hash(draw + _copy_number(hood) + (number << 32)) >> 33 & (2**31 - 1)
     return torch.argsort((hood.target << 32) + draw, stable=True)
 

@@ -50,12 +50,14 @@ class JanossyConv(SAGEConv):
         super().__init__(in_channels, out_channels, aggr=RNNAggregation(in_channels, in_channels, rnn, backend=backend))
         self.length, self.permutations = length, permutations
 
-    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor, n_id: Tensor | None = None) -> Tensor:
         """Runs the layer.
 
         Args:
             x: The node features ``[N, in_channels]``.
             edge_index: The edges in any order: COO ``[2, E]``, an ``EdgeIndex``, or a torch sparse matrix as ``adj_t``.
+            n_id: The numbers of the nodes in the graph that this is a part of ``[N]``; the orders of evaluation go by
+                these and are then those of the whole graph.
         """
         num_nodes = x.size(0)
         edge_index, _ = to_edges(edge_index, None, None, num_nodes, num_nodes)
@@ -66,7 +68,7 @@ class JanossyConv(SAGEConv):
         drawn = 1 if self.training else self.permutations
         state = x.new_zeros(num_nodes, self.in_channels)
         for number in range(drawn):
-            order = random_order(hood, fresh=self.training, number=number)
+            order = random_order(hood, self.training, number, n_id)
             state = state + self.aggr_module.read(x, hood.source[order[read]], ptr)
         return self.lin_l(state / drawn) + self.lin_r(x)
 

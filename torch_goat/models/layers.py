@@ -27,6 +27,7 @@ from torch_geometric.nn import (
 )
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
+from torch_geometric.utils import remove_self_loops
 
 from torch_goat.models.janossy import JanossyConv
 from torch_goat.nn import GOATConv
@@ -45,6 +46,31 @@ class Place(NamedTuple):
     edge_dim: int | None = None  # the number of edge features, of a kind that reads them
 
 
+class Part(NamedTuple):
+    """What a layer that is given a part of a graph may have to know of the whole."""
+
+    n_id: Tensor  # the numbers of the part's nodes there [n]
+    degree: Tensor | None  # the sizes of their closed neighbourhoods there [n], if any layer asks for them
+
+
+class Sampled(NamedTuple):
+    """A part of a graph that a sampler drew hop by hop from a batch of nodes, which stand first."""
+
+    n_id: Tensor  # the numbers of its nodes in the graph [n]
+    degree: Tensor | None  # the sizes of their closed neighbourhoods there [n]
+    nodes: list[int]  # how many the batch has, how many the first hop found, the second, ...
+    edges: list[int]  # how many edges were drawn in the first hop, the second, ...
+
+    def before(self, layers: int) -> tuple[Part, int, int]:
+        """What a layer reads that is followed by others: its nodes, how many it computes, and how many edges.
+
+        Args:
+            layers: How many layers there are from this one on.
+        """
+        read, targets, edges = sum(self.nodes[: layers + 1]), sum(self.nodes[:layers]), sum(self.edges[:layers])
+        return Part(self.n_id[:read], None if self.degree is None else self.degree[:read]), targets, edges
+
+
 class Kind(NamedTuple):
     """A kind of layer."""
 
@@ -54,6 +80,7 @@ class Kind(NamedTuple):
     last: str = ""  # the kind of the last layer in a network of this one, unless said otherwise; "" is this one
     more: frozenset[str] = frozenset()  # options that it reads besides, as the layer's own constructor names them
     edges: bool = False  # whether it reads edge features
+    whole: str = ""  # what of the whole graph it must be told with a part of it: a field of Part
 
     @property
     def reads(self) -> frozenset[str]:
@@ -67,6 +94,29 @@ class NodeLinear(Linear):
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return super().forward(x)
+
+
+class GraphConvolution(GCNConv):
+    """PyG's ``GCNConv``, whose weights are made of degrees, for parts of a graph too."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, degree: Tensor | None = None) -> Tensor:
+        """Runs the layer.
+
+        Args:
+            x: The node features ``[N, in_channels]``.
+            edge_index: The edges ``[2, E]``.
+            degree: The sizes of the nodes' closed neighbourhoods in the graph that this is a part of ``[N]``. Where
+                only some of a node's edges are there, each stands for several, so that their sum is right on average.
+        """
+        if degree is None:
+            return super().forward(x, edge_index)
+        edge_index, _ = remove_self_loops(edge_index)
+        source, target = edge_index
+        there = torch.bincount(target, minlength=x.size(0)).clamp(min=1)
+        scale, times = degree.to(x.dtype).rsqrt(), (degree - 1).to(x.dtype) / there
+        states = self.lin(x)
+        out = self.propagate(edge_index, x=states, edge_weight=scale[source] * scale[target] * times[target])
+        return out + states * scale.square().view(-1, 1) + self.bias
 
 
 class SumOfHeads(Module):
@@ -112,7 +162,7 @@ def _mlp(place: Place) -> Module:
 
 
 def _gcn(place: Place) -> Module:
-    return GCNConv(place.in_channels, place.out_channels)
+    return GraphConvolution(place.in_channels, place.out_channels)
 
 
 def _sage(aggregator: str, place: Place) -> Module:
@@ -186,15 +236,15 @@ def _goat(
 
 KINDS: dict[str, Kind] = {
     "mlp": Kind("linear maps of each node alone, without the graph", _mlp),
-    "gcn": Kind("graph convolution: the mean over neighbours, weighted by degrees", _gcn),
+    "gcn": Kind("graph convolution: the mean over neighbours, weighted by degrees", _gcn, whole="degree"),
     "sage-mean": Kind("GraphSAGE with the mean over neighbours", partial(_sage, "mean")),
     "sage-max": Kind("GraphSAGE with the maximum over neighbours", partial(_sage, "max")),
-    "sage-lstm": Kind("GraphSAGE with an LSTM that reads all neighbours in a random order", _sage_lstm),
+    "sage-lstm": Kind("GraphSAGE with an LSTM that reads all neighbours in a random order", _sage_lstm, whole="n_id"),
     "gin": Kind("graph isomorphism network: an MLP on the sum over neighbours", _gin),
     "gat": Kind("graph attention", partial(_attention, GATConv), edges=True),
     "gatv2": Kind("graph attention with dynamic scores", partial(_attention, GATv2Conv), edges=True),
     "pna": Kind("principal neighbourhood aggregation: several aggregators, scaled by degree", _pna),
-    "janossy": Kind("Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _janossy),
+    "janossy": Kind("Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _janossy, whole="n_id"),
     "goat": Kind(
         "graph ordering attention",
         partial(_goat, GOATConv),
@@ -202,6 +252,7 @@ KINDS: dict[str, Kind] = {
         last="gat",
         more=frozenset({"mean_residual", "scaling", "state_norm", "state_dropout", "rnn_init"}),
         edges=True,
+        whole="n_id",
     ),
     "goat-paper": Kind(
         "graph ordering attention, the paper's equations exactly",
@@ -209,5 +260,6 @@ KINDS: dict[str, Kind] = {
         bounded=True,
         last="gat",
         edges=True,
+        whole="n_id",
     ),
 }

@@ -7,7 +7,7 @@ from torch.nn import Module, ModuleList
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
-from torch_goat.models.layers import KINDS, Place, build_norm
+from torch_goat.models.layers import KINDS, Part, Place, Sampled, build_norm
 from torch_goat.models.options import ModelOptions
 from torch_goat.nn import GOATConv, Ordering
 
@@ -77,6 +77,7 @@ class Network(Module):
         *,
         orderings: Sequence[Ordering | None] | None = None,
         return_orderings: bool = False,
+        sampled: Sampled | None = None,
     ) -> Any:
         """Runs the network.
 
@@ -86,6 +87,7 @@ class Network(Module):
             edge_attr: Their features ``[E, edge_dim]``, if the network was built to read them.
             orderings: One ordering to replay per GOAT layer (``None``: sort).
             return_orderings: Whether to return ``(out, orderings)``.
+            sampled: How the graph was sampled from a larger one; then the output is that of the batch's own nodes.
         """
         if x.dim() != 2 or x.size(1) != self.in_channels:
             raise ValueError(f"x must have shape [nodes, {self.in_channels}], got {list(x.shape)}.")
@@ -98,26 +100,90 @@ class Network(Module):
             raise ValueError(f"orderings has {len(orderings)} entries, but there are {self.num_orderings} GOAT layers.")
         replay = iter(orderings or [None] * self.num_orderings)
         used: list[Ordering] = []
-        if self.encoder is not None:
-            x = self.encoder(x)
-        for number, (layer, kind) in enumerate(zip(self.layers, self.options.kinds, strict=True)):
-            edges = (edge_attr,) if edge_attr is not None and KINDS[kind].edges else ()
-            x = F.dropout(x, p=self.options.dropout, training=self.training)
-            if isinstance(layer, GOATConv):
-                out = layer(x, edge_index, *edges, ordering=next(replay), return_ordering=return_orderings)
-                if return_orderings:
-                    out, ordering = out
-                    used.append(ordering)
-            else:
-                out = layer(x, edge_index, *edges)
-            if self.residuals:
-                out = out + self.residuals[number](x)
-            if number < len(self.norms):
-                out = _ACTIVATIONS[self.options.activation](self.norms[number](out))
-            x = out
-        if self.output is not None:
-            x = self.output(x)
+        x, part, targets = self.encode(x), None, None
+        if sampled is not None and len(sampled.edges) != len(self.layers):
+            raise ValueError(
+                f"{len(sampled.edges)} hops were sampled, but the network has {len(self.layers)} layers; sample "
+                "one hop for each."
+            )
+        for number, layer in enumerate(self.layers):
+            if sampled is not None:  # a layer computes what the next one reads, and reads no more than that takes
+                part, targets, edges = sampled.before(len(self.layers) - number)
+                edge_index, edge_attr = edge_index[:, :edges], None if edge_attr is None else edge_attr[:edges]
+            ordering = next(replay) if isinstance(layer, GOATConv) else None
+            x, ordering = self.run_layer(
+                number,
+                x,
+                edge_index,
+                edge_attr,
+                ordering=ordering,
+                return_ordering=return_orderings,
+                part=part,
+                targets=targets,
+            )
+            if ordering is not None:
+                used.append(ordering)
+        x = self.decode(x)
         return (x, used) if return_orderings else x
+
+    def encode(self, x: Tensor) -> Tensor:
+        """What the first layer reads."""
+        return x if self.encoder is None else self.encoder(x)
+
+    def decode(self, x: Tensor) -> Tensor:
+        """The output, from what the last layer gives."""
+        return x if self.output is None else self.output(x)
+
+    def run_layer(
+        self,
+        number: int,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        *,
+        ordering: Ordering | None = None,
+        return_ordering: bool = False,
+        part: Part | None = None,
+        targets: int | None = None,
+    ) -> tuple[Tensor, Ordering | None]:
+        """A layer with all that belongs to it, dropout before it and the activation after it.
+
+        Args:
+            number: Which layer, from 0.
+            x: The states before it ``[N, channels]``.
+            edge_index: The edges ``[2, E]``.
+            edge_attr: Their features, if the network reads any.
+            ordering: An ordering for a GOAT layer to replay.
+            return_ordering: Whether to return that of a GOAT layer.
+            part: What of the whole graph must be known, if this is a part of one.
+            targets: How many nodes, the first ones, are computed; all of them if ``None``.
+
+        Returns:
+            The states after it, and the ordering if it was asked for and there is one.
+        """
+        layer, kind = self.layers[number], KINDS[self.options.kinds[number]]
+        edges = (edge_attr,) if edge_attr is not None and kind.edges else ()
+        whole = {kind.whole: getattr(part, kind.whole)} if part is not None and kind.whole else {}
+        x = F.dropout(x, p=self.options.dropout, training=self.training)
+        used, own = None, x[:targets]
+        if isinstance(layer, GOATConv):
+            out = layer(
+                x if targets is None else (x, own),
+                edge_index,
+                *edges,
+                ordering=ordering,
+                return_ordering=return_ordering,
+                **whole,
+            )
+            if return_ordering:
+                out, used = out
+        else:
+            out = layer(x, edge_index, *edges, **whole)[:targets]
+        if self.residuals:
+            out = out + self.residuals[number](own)
+        if number < len(self.norms):
+            out = _ACTIVATIONS[self.options.activation](self.norms[number](out))
+        return out, used
 
 
 def build(

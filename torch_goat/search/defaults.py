@@ -1,6 +1,7 @@
 """Where training and searching begin, for any dataset and any model: the one place of these choices."""
 
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 
 from torch_goat.datasets import DATASETS
@@ -67,24 +68,23 @@ def starting_point(dataset: str, model: str) -> Experiment:
     return _experiment(dataset, known.default_split, model, start)
 
 
-def own_starting_point(name: str, tables: Tables, task: Task, model: str) -> Experiment:
+def own_starting_point(name: str, source: Tables | Path, task: Task, model: str) -> Experiment:
     """Settings that suit a graph of one's own, of which nothing is known: the same for all models.
 
-    Layers are 64 wide with a residual, which serves graphs whose neighbours are alike and those whose are not. GOAT
-    adds the weighted mean of the neighbours to what its RNN reads, so that it can be what GAT is.
+    Layers are 64 wide with a residual, which serves graphs whose neighbours are alike and those whose are not.
 
     Args:
         name: What the graph is called.
-        tables: Its tables.
+        source: Its tables, or its folder of arrays.
         task: What is predicted.
         model: A name of :data:`torch_goat.models.MODELS`.
     """
     if model not in MODELS:
         raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
     start = _OWN_REGRESSION if task == "regression" else _OWN
-    if "mean_residual" in KINDS[model].reads:
-        start = replace(start, model=start.model | {"mean_residual": True})
-    return replace(_experiment(name, tables.split, model, start), tables=tables)
+    if isinstance(source, Path):
+        return replace(_experiment(name, "masks", model, start), graph=str(source.resolve()))
+    return replace(_experiment(name, source.split, model, start), tables=source)
 
 
 def _experiment(dataset: str, split: str, model: str, start: _Start) -> Experiment:

@@ -1,4 +1,4 @@
-"""Lightning Fabric, which brings a model and its optimiser to a device and a precision."""
+"""Lightning Fabric, which brings a model and its optimiser to devices and a precision."""
 
 import importlib
 import logging
@@ -10,12 +10,13 @@ from typing import Any, Final
 import torch
 
 from torch_goat.settings import SettingsError
+from torch_goat.training.processes import Processes, join, processes
 
 _MODULES: Final = ("lightning_fabric", "lightning.fabric")  # the same code, in two packages
 
 
 def make_fabric(device: str, precision: str) -> Any:
-    """A Fabric for one device.
+    """A Fabric for one device, or for one in each of the processes that ``torchrun`` started.
 
     Args:
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
@@ -27,10 +28,29 @@ def make_fabric(device: str, precision: str) -> Any:
     kind, _, number = device.partition(":")
     if kind == "cpu" and precision == "16-mixed":
         raise SettingsError("precision '16-mixed' needs a GPU; on a CPU use 'bf16-mixed' or '32-true'.")
-    devices = [int(number)] if number else 1
-    module = _fabric()
+    devices: list[int] | int = [int(number)] if number else 1
+    module, group = _fabric(), processes()
     with _quiet(logging.getLogger(module.__name__)):
-        return module.Fabric(accelerator=kind, devices=devices, precision=precision)
+        if group.world == 1:
+            return module.Fabric(accelerator=kind, devices=devices, precision=precision)
+        _check_group(group, kind, number)
+        join("nccl" if kind == "cuda" else "gloo")
+        fabric = module.Fabric(
+            accelerator=kind, devices=group.here, num_nodes=group.machines, strategy="ddp", precision=precision
+        )
+        fabric.launch()
+        return fabric
+
+
+def _check_group(group: Processes, kind: str, number: str) -> None:
+    """Refuses devices that several processes cannot share."""
+    if number:
+        raise SettingsError(f"the device 'cuda:{number}' is for one process, but there are {group.world}; use 'cuda'.")
+    if kind == "cuda" and group.here > torch.cuda.device_count():
+        raise SettingsError(
+            f"there are {group.here} processes on this machine, but PyTorch sees {torch.cuda.device_count()} GPUs; "
+            "start one process for each (--nproc-per-node), or use --device cpu."
+        )
 
 
 def check_device(device: str) -> None:

@@ -1,5 +1,6 @@
 from collections.abc import Callable
 
+import torch
 from torch.nn import Module
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
@@ -8,6 +9,7 @@ from torch_goat.training.fabric import make_fabric
 from torch_goat.training.interrupt import Interrupted, Interrupts
 from torch_goat.training.loop import Epoch, Loop
 from torch_goat.training.options import TrainingOptions
+from torch_goat.training.processes import any_of, led
 from torch_goat.training.result import PeakMemory, Result
 from torch_goat.training.task import Task
 
@@ -21,6 +23,7 @@ def fit(
     *,
     seed: int | None = None,
     device: str = "auto",
+    workers: int = 0,
     observer: Observer | None = None,
 ) -> Result:
     """Trains a network of yours on a graph of yours, in memory; :func:`train` keeps a run in a folder.
@@ -33,8 +36,9 @@ def fit(
         data: A graph with ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``. Targets ``y``
             of a whole number type are classes, real numbers are for regression.
         options: How to train; the options on orderings need a run folder and are refused here.
-        seed: Seeds every random generator before training, if given.
+        seed: Seeds every random generator before training, and mini-batches, if given.
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
+        workers: How many threads make mini-batches ahead.
         observer: Called after each epoch.
     """
     options = options or TrainingOptions()
@@ -45,16 +49,20 @@ def fit(
     if seed is not None:
         seed_everything(seed)
     memory = PeakMemory(fabric.device)
-    loop = Loop(model, Task(data, fabric.device, class_weights=options.class_weights), options, fabric)
+    task = Task(data, fabric.device, class_weights=options.class_weights)
+    draws = int(torch.randint(2**31, ())) if seed is None and options.batch_size else seed or 0
+    loop = Loop(model, task, options, fabric, seed=led(fabric, lambda: draws), workers=workers)
+    stopping = False
     with Interrupts() as interrupts:
         for epoch in loop:
             if observer is not None:
                 with interrupts.noted():
                     observer(epoch)
-            if interrupts.wanted:
+            stopping = any_of(fabric, interrupts.wanted)
+            if stopping:
                 break
     result = Result.of(loop, memory.read())
-    if interrupts.wanted:
+    if stopping:
         raise Interrupted(
             f"stopped after epoch {len(loop.epochs)} of {options.epochs}; the model has the weights of epoch "
             f"{result.best_epoch}."

@@ -11,11 +11,13 @@ from torch_geometric.data import Data
 
 from torch_goat import datasets, models, settings
 from torch_goat.datasets import DATASETS
+from torch_goat.loader import open_graph
 from torch_goat.settings import nearest
 from torch_goat.tabular import Schema, load_tables
 from torch_goat.training.folder import CONFIG, RESULT, SCHEMA, WEIGHTS, RunError
 from torch_goat.training.options import Experiment
 from torch_goat.training.result import Result
+from torch_goat.training.task import Task
 
 
 class NamedGraph(NamedTuple):
@@ -66,9 +68,13 @@ class Run:
         if one.tables is not None and schema is not None:
             own = load_tables(one.tables, one.index)
             return NamedGraph(own.data, own.ids, schema.classes, schema.target, schema.target_mean, schema.target_scale)
-        data = datasets.load(one.dataset, split=one.split, index=one.index, data_dir=data_dir)
-        ids, classes = range(data.num_nodes), range(DATASETS[one.dataset].classes)
-        return NamedGraph(data, tuple(map(str, ids)), tuple(map(str, classes)))
+        if one.graph:
+            data = open_graph(one.graph)
+            classes = 0 if data.y.is_floating_point() else self.network.out_channels
+        else:
+            data = datasets.load(one.dataset, split=one.split, index=one.index, data_dir=data_dir)
+            classes = DATASETS[one.dataset].classes
+        return NamedGraph(data, tuple(map(str, range(data.num_nodes))), tuple(map(str, range(classes))))
 
 
 def open_run(folder: str | Path) -> Run:
@@ -101,6 +107,11 @@ def _network(experiment: Experiment, schema: Schema | None) -> models.Network:
     if schema is not None:
         widths = schema.in_channels, schema.out_channels
         return models.build(experiment.model, *widths, degree=degree, edge_dim=schema.edge_dim)
+    if experiment.graph:
+        data = open_graph(experiment.graph)
+        edge_dim = 0 if data.edge_attr is None else data.edge_attr.size(1)
+        channels = Task(data, torch.device("cpu")).channels
+        return models.build(experiment.model, data.num_features, channels, degree=degree, edge_dim=edge_dim)
     known = DATASETS.get(experiment.dataset)
     if known is None:
         raise ValueError(f"there is no dataset {experiment.dataset!r}{nearest(experiment.dataset, DATASETS)}")

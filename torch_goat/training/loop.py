@@ -12,7 +12,9 @@ from torch.nn.parameter import UninitializedParameter
 from torch_goat.checks import checks_enabled, set_checks
 from torch_goat.ordering import Ordering
 from torch_goat.sequence import RaggedRNN
+from torch_goat.training.mini_batches import MiniBatches, check_batches
 from torch_goat.training.options import TrainingOptions
+from torch_goat.training.passes import Passes, Step, WholeGraph
 from torch_goat.training.task import Task
 
 Stopped = Literal["", "epochs", "patience", "diverged"]
@@ -33,17 +35,19 @@ class Epoch(NamedTuple):
 
 
 class Loop:
-    """Full-batch training, one epoch at a time: ``for epoch in loop``.
+    """Training, one epoch at a time: ``for epoch in loop``.
 
     Between two epochs everything that the rest depends on is in the network, the optimiser, the random generators,
     :attr:`epochs` and :attr:`best`, and may be saved and restored.
 
     Args:
         network: The network, moved to Fabric's device.
-        task: The graph and its targets, there.
+        task: The graph and its targets.
         options: How to train.
         fabric: Lightning Fabric.
         orderings: Orderings that the network's GOAT layers hold to.
+        seed: The seed of mini-batches.
+        workers: How many threads make mini-batches ahead.
     """
 
     def __init__(
@@ -53,14 +57,19 @@ class Loop:
         options: TrainingOptions,
         fabric: Any,
         orderings: Sequence[Ordering] | None = None,
+        *,
+        seed: int = 0,
+        workers: int = 0,
     ) -> None:
         self.network, self.task, self.options, self.fabric = network, task, options, fabric
-        self._replay = {} if orderings is None else {"orderings": orderings}
-        # The features of edges, for a network that says it reads them.
-        edges = (task.edge_attr,) if getattr(network, "edge_dim", 0) else ()
+        check_batches(task, options, fabric.world_size)
+        if options.batch_size:
+            self._passes: Passes = MiniBatches(task, network, options, fabric, seed, workers)
+        else:
+            self._passes = WholeGraph(task, network, fabric, orderings)
         if any(isinstance(parameter, UninitializedParameter) for parameter in network.parameters()):
             with torch.no_grad():  # lazy layers take their widths from a first call
-                network.to(fabric.device).eval()(task.x, task.edge_index, *edges)
+                network.to(fabric.device).eval()(*self._passes.example())
         # One kernel for all weights; with scaled gradients, Fabric can clip only before a step of several kernels.
         fused = options.precision != "16-mixed"
         optimizer = torch.optim.Adam(
@@ -70,8 +79,6 @@ class Loop:
             fused=fused,
         )
         self.model, self.optimizer = fabric.setup(network, optimizer)
-        convert = fabric.strategy.precision.convert_input  # once, not in every epoch
-        self._inputs = (convert(task.x), task.edge_index, *map(convert, edges))
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
         self.best: dict[str, Tensor] = {}  # the weights after the best epoch
@@ -111,8 +118,7 @@ class Loop:
     def orderings(self) -> list[Ordering]:
         """The orderings by which the network's GOAT layers read the neighbours with its present weights."""
         self.network.eval()
-        with torch.no_grad():
-            return list(self.model(*self._inputs, return_orderings=True, **self._replay)[1])
+        return self._passes.orderings(self.model)
 
     def restore(
         self, epochs: Sequence[Epoch], best_epoch: int, best: Mapping[str, Tensor], average: Mapping[str, Tensor]
@@ -124,7 +130,7 @@ class Loop:
 
     def _epoch(self) -> Epoch:
         start = time.perf_counter()
-        loss = self._step()
+        loss = self._steps()
         with self._averaged():
             measured = self.task.measure(self._evaluate())
         # The one place where the device is waited for.
@@ -137,25 +143,40 @@ class Loop:
                 self._keep(epoch.number)
         return epoch
 
-    def _step(self) -> Tensor:
+    def _steps(self) -> Tensor:
+        """All steps of an epoch; their mean loss."""
         self.network.train()  # not Fabric's wrapper, which takes longer
         if self.options.warmup:
             rate = self.options.learning_rate * min(1.0, (len(self.epochs) + 1) / self.options.warmup)
             for group in self.optimizer.param_groups:
                 group["lr"] = rate
+        number = len(self.epochs) + 1
+        losses = [self._step(step) * step.share for step in self._passes.steps(number)]
+        if self.average:
+            weights = self.network.state_dict()
+            new = [weights[name] for name in self.average]
+            torch._foreach_lerp_(list(self.average.values()), new, 1 - self.options.averaging)
+        return self._shared(losses[0] if len(losses) == 1 else torch.stack(losses).sum())
+
+    def _step(self, step: Step) -> Tensor:
         self.optimizer.zero_grad()
-        loss = self.task.loss(self.model(*self._inputs, **self._replay))
+        loss = step.loss(self.model)
         self.fabric.backward(loss)
         if self.options.clip_norm:
             self.fabric.clip_gradients(
                 self.model, self.optimizer, max_norm=self.options.clip_norm, error_if_nonfinite=False
             )
         self.optimizer.step()
-        if self.average:
-            weights = self.network.state_dict()
-            new = [weights[name] for name in self.average]
-            torch._foreach_lerp_(list(self.average.values()), new, 1 - self.options.averaging)
         return loss.detach()
+
+    def _shared(self, loss: Tensor) -> Tensor:
+        """The loss over all processes, which then also agree on what normalisations have counted."""
+        if self.fabric.world_size == 1:
+            return loss
+        for buffer in self.network.buffers():
+            if buffer.is_floating_point():
+                buffer.copy_(self.fabric.all_reduce(buffer.clone(), reduce_op="mean"))
+        return self.fabric.all_reduce(loss, reduce_op="mean")
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
@@ -173,10 +194,9 @@ class Loop:
                 weights[name].copy_(value)
 
     def _evaluate(self) -> Tensor:
-        """One forward pass for all splits ``[N, C]``."""
+        """The output for all splits ``[N, C]``."""
         self.network.eval()
-        with torch.no_grad():
-            return self.model(*self._inputs, **self._replay)
+        return self._passes.evaluate(self.model)
 
     def _better(self, epoch: Epoch) -> bool:
         if self.best_epoch == 0:

@@ -2,6 +2,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Literal
 
+from torch_goat.loader.sampler import check_fanout
 from torch_goat.models.options import ModelOptions
 from torch_goat.tabular import Tables
 
@@ -14,6 +15,9 @@ class TrainingOptions:
 
     Args:
         epochs: The most epochs.
+        batch_size: The most training nodes of a step, over all processes; 0 trains in full batches, a step an epoch.
+        fanout: Of mini-batches, the most neighbours that are drawn of each node, for the last layer first; -1 draws all
+            of them, and so does leaving it out.
         learning_rate: Adam's learning rate.
         weight_decay: Adam's weight decay.
         decay_recurrent: Whether weight decay pulls at the weights of RNNs too.
@@ -33,6 +37,8 @@ class TrainingOptions:
     """
 
     epochs: int = 1000
+    batch_size: int = 0
+    fanout: tuple[int, ...] = ()
     learning_rate: float = 0.005
     weight_decay: float = 5e-4
     decay_recurrent: bool = True
@@ -55,7 +61,7 @@ class TrainingOptions:
         for key in ("weight_decay", "clip_norm"):
             if not 0 <= getattr(self, key) < math.inf:
                 raise ValueError(f"{key} = {getattr(self, key)} is impossible; it must be 0 or more.")
-        for key in ("patience", "warmup"):
+        for key in ("patience", "warmup", "batch_size"):
             if getattr(self, key) < 0:
                 raise ValueError(f"{key} = {getattr(self, key)} is impossible; it must be 0 (off) or more.")
         if not 0 <= self.averaging < 1:
@@ -67,6 +73,15 @@ class TrainingOptions:
             raise ValueError(f"fixed_ordering = {self.fixed_ordering} is impossible; it must be -1 (off) or an epoch.")
         if self.fixed_ordering >= 0 and self.orderings_files:
             raise ValueError("fixed_ordering and orderings_files exclude each other; leave one of them out.")
+        if self.fanout:
+            check_fanout(self.fanout)
+        if self.fanout and not self.batch_size:
+            raise ValueError(f"fanout = {list(self.fanout)} needs mini-batches; set batch_size too, or leave it out.")
+        if self.batch_size and (self.fixed_ordering >= 0 or self.orderings_files):
+            raise ValueError(
+                f"batch_size = {self.batch_size} draws neighbours, whose order cannot be held fixed; leave out "
+                "fixed_ordering and orderings_files, or train in full batches."
+            )
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,7 @@ class Experiment:
         model: The network.
         training: How it is trained.
         tables: The files of a graph of one's own.
+        graph: A folder of arrays with a graph of one's own, as :func:`torch_goat.loader.open_graph` opens it.
     """
 
     dataset: str
@@ -90,9 +106,15 @@ class Experiment:
     model: ModelOptions = field(default_factory=ModelOptions)
     training: TrainingOptions = field(default_factory=TrainingOptions)
     tables: Tables | None = None
+    graph: str = ""
 
     def __post_init__(self) -> None:
         if self.index < 0:
             raise ValueError(f"index = {self.index} is impossible; graphs and splits are counted from 0.")
+        if len(self.training.fanout) not in (0, self.model.num_layers):
+            raise ValueError(
+                f"fanout = {list(self.training.fanout)} has {len(self.training.fanout)} numbers, but the model has "
+                f"num_layers = {self.model.num_layers}; name one for each layer."
+            )
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed = {self.seed} is impossible; it must be from 0 to 4294967295.")

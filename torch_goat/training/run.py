@@ -1,18 +1,22 @@
 import csv
 import io
+import os
+import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import torch
 from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
 from torch_goat import datasets, models, settings
 from torch_goat.files import write_atomic
+from torch_goat.loader import open_graph
 from torch_goat.ordering import Ordering
 from torch_goat.settings import SettingsError
 from torch_goat.tabular import Schema, load_tables
@@ -34,7 +38,9 @@ from torch_goat.training.folder import (
 )
 from torch_goat.training.interrupt import Interrupted, Interrupts
 from torch_goat.training.loop import Epoch, Loop
+from torch_goat.training.mini_batches import check_batches
 from torch_goat.training.options import Experiment
+from torch_goat.training.processes import any_of, led, processes
 from torch_goat.training.result import PeakMemory, Result
 from torch_goat.training.task import Task
 
@@ -48,6 +54,7 @@ def train(
     *,
     device: str = "auto",
     data_dir: str | Path | None = None,
+    workers: int | None = None,
     observer: Observer | None = None,
 ) -> Result:
     """Runs an experiment in a folder of its own, or goes on where it was stopped, or returns the result that is there.
@@ -60,72 +67,109 @@ def train(
 
     Ctrl-C writes a checkpoint at the end of the epoch and raises :class:`Interrupted`.
 
+    In mini-batches a run may have several processes, which ``torchrun`` starts: all call this, and the first writes.
+
     Args:
         experiment: What to run.
         folder: Where; made if it is not there. A folder with another experiment is refused.
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
         data_dir: The folder of the datasets.
+        workers: How many threads make mini-batches ahead: up to four on a GPU if ``None``, and one on a CPU that has a
+            core to spare. It changes no number.
         observer: Called after each epoch; a KeyboardInterrupt that it raises ends the run as Ctrl-C does.
     """
     folder = Path(folder)
-    done = finished(experiment, folder)
+    fabric = make_fabric(device, experiment.training.precision) if processes().world > 1 else None
+    done = finished(experiment, folder) if fabric is None else led(fabric, lambda: finished(experiment, folder))
     if done is not None:
         with suppress(OSError):  # left by a process that was killed right after it had written the result
             (folder / CHECKPOINT).unlink()
         return done
-    fabric = make_fabric(device, experiment.training.precision)
+    fabric = fabric or make_fabric(device, experiment.training.precision)
     data, schema = _graph(experiment, None if data_dir is None else Path(data_dir))
     task = Task(data, fabric.device, class_weights=experiment.training.class_weights)
+    check_batches(task, experiment.training, fabric.world_size)
     _check_orderings(experiment, _build(experiment, data, task))
-    with claimed(folder):
-        done = finished(experiment, folder)  # by a process that has just let go of the folder
+    with ExitStack() as stack:
+        led(fabric, lambda: stack.enter_context(claimed(folder)))  # by the one process that writes
+        done = led(fabric, lambda: finished(experiment, folder))  # by a process that has just let go of the folder
         if done is not None:
             return done
-        with usable(folder):
-            if schema is not None:
-                write_atomic(folder / SCHEMA, schema.to_json())
-            write_atomic(folder / CONFIG, settings.dumps(experiment))
+        led(fabric, lambda: _begin(experiment, folder, schema))
         orderings = _orderings_to_hold(experiment, folder, device, data_dir, observer)
         if orderings is not None:
             orderings = [ordering.to(fabric.device) for ordering in orderings]
         seed_everything(experiment.seed)
-        loop = Loop(_build(experiment, data, task), task, experiment.training, fabric, orderings)
+        network = _build(experiment, data, task)
+        ahead = _workers(fabric) if workers is None else workers
+        loop = Loop(network, task, experiment.training, fabric, orderings, seed=experiment.seed, workers=ahead)
         return _train(loop, folder, observer)
+
+
+def _begin(experiment: Experiment, folder: Path, schema: Schema | None) -> None:
+    with usable(folder):
+        if schema is not None:
+            write_atomic(folder / SCHEMA, schema.to_json())
+        write_atomic(folder / CONFIG, settings.dumps(experiment))
 
 
 def _train(loop: Loop, folder: Path, observer: Observer | None) -> Result:
     """From the checkpoint, if there is one, to the result."""
-    memory, before = PeakMemory(loop.fabric.device), 0
-    if (folder / CHECKPOINT).exists():
-        before = load_checkpoint(folder / CHECKPOINT, loop)
-    elif 0 in loop.options.record_orderings:
+    memory, leads = PeakMemory(loop.fabric.device), loop.fabric.global_rank == 0
+    before = _restore(loop, folder)
+    if leads and not loop.epochs and 0 in loop.options.record_orderings:
         _record(loop, folder)
     saved = time.monotonic()
     with Interrupts() as interrupts:
         for epoch in loop:
-            if epoch.number in loop.options.record_orderings:
+            if leads and epoch.number in loop.options.record_orderings:
                 _record(loop, folder)
             if observer is not None:
                 with interrupts.noted():
                     observer(epoch)
-            if interrupts.wanted or time.monotonic() - saved >= CHECKPOINT_SECONDS:
+            stopping = any_of(loop.fabric, interrupts.wanted)
+            if leads and (stopping or time.monotonic() - saved >= CHECKPOINT_SECONDS):
                 with usable(folder):
                     save_checkpoint(folder / CHECKPOINT, loop, max(before, memory.read()))
                     write_atomic(folder / CURVES, _curves(loop.epochs))
                 saved = time.monotonic()
-            if interrupts.wanted:
+            if stopping:
                 raise Interrupted(
                     f"stopped after epoch {epoch.number} of {epoch.total}; run it again to go on from there ({folder})."
                 )
         result = Result.of(loop, max(before, memory.read()))
-        with usable(folder):
-            save_weights(folder / WEIGHTS, loop.best)
-            write_atomic(folder / CURVES, _curves(loop.epochs))
-            write_atomic(folder / RESULT, result.to_json())  # the last: where it is, everything is
-            (folder / CHECKPOINT).unlink(missing_ok=True)
+        led(loop.fabric, lambda: _end(loop, result, folder))
     if interrupts.wanted:
         raise Interrupted(f"stopped, but the run was already at its end ({folder}).")
     return result
+
+
+def _restore(loop: Loop, folder: Path) -> int:
+    """Goes on from the checkpoint that the leading process has, if any; the most memory that was in use before."""
+    path = folder / CHECKPOINT
+    if loop.fabric.world_size == 1:
+        return load_checkpoint(path, loop) if path.exists() else 0
+    content = led(loop.fabric, lambda: path.read_bytes() if path.exists() else b"")
+    if not content:
+        return 0
+    with tempfile.TemporaryDirectory() as place:  # other machines may not see the run's folder
+        copy = Path(place) / CHECKPOINT
+        copy.write_bytes(content)
+        return load_checkpoint(copy, loop)
+
+
+def _end(loop: Loop, result: Result, folder: Path) -> None:
+    with usable(folder):
+        save_weights(folder / WEIGHTS, loop.best)
+        write_atomic(folder / CURVES, _curves(loop.epochs))
+        write_atomic(folder / RESULT, result.to_json())  # the last: where it is, everything is
+        (folder / CHECKPOINT).unlink(missing_ok=True)
+
+
+def _workers(fabric: Any) -> int:
+    """How many threads make mini-batches ahead: a GPU should not wait for them, while a CPU shares its cores."""
+    cores = (os.cpu_count() or 1) // processes().here
+    return max(1, min(4, cores - 1)) if fabric.device.type == "cuda" else int(cores > torch.get_num_threads())
 
 
 def _curves(epochs: Sequence[Epoch]) -> str:
@@ -142,6 +186,8 @@ def _curves(epochs: Sequence[Epoch]) -> str:
 
 def _graph(experiment: Experiment, data_dir: Path | None) -> tuple[Data, Schema | None]:
     """The graph to train on, and of one's own tables what their columns became."""
+    if experiment.graph:
+        return open_graph(experiment.graph), None
     if experiment.tables is None:
         return _load(experiment.dataset, experiment.split, experiment.index, data_dir), None
     data, _, schema, *_ = load_tables(experiment.tables, experiment.index)
@@ -155,7 +201,9 @@ def _load(dataset: str, split: str, index: int, data_dir: Path | None) -> Data:
 
 def _build(experiment: Experiment, data: Data, task: Task) -> models.Network:
     classes = data.get("num_classes") if task.classification else None
-    degree = models.degree_histogram(data.edge_index, data.num_nodes)
+    degree = None
+    if "pna" in experiment.model.kinds:
+        degree = models.degree_histogram(task.edge_index, data.num_nodes)
     edge_dim = 0 if data.edge_attr is None else data.edge_attr.size(1)
     out_channels = int(classes or task.channels)
     return models.build(experiment.model, data.num_features, out_channels, degree=degree, edge_dim=edge_dim)

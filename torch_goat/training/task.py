@@ -1,3 +1,4 @@
+from functools import cached_property
 from typing import Final
 
 import torch
@@ -5,19 +6,21 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data
 
+from torch_goat.loader import CSC
+from torch_goat.loader.folder import GroupedData
 from torch_goat.training import metrics
 
 SPLITS: Final = ("train", "val", "test")
 
 
 class Task:
-    """A graph on its device with what is to be learned on it.
+    """A graph with what is to be learned on it; features and edges go to the device when they are asked for.
 
     Targets of a whole number type are classes, learned by cross entropy and judged by their accuracy; real numbers are
     learned and judged by the mean squared error.
 
     Args:
-        data: A graph with ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``; the last may
+        data: A graph with ``x``, edges, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``; the last may
             be empty. A ``target_scale`` says what standardised real targets were divided by: the mean squared error is
             then that of the targets as they were, and the loss that of the standardised ones.
         device: Where to train.
@@ -26,17 +29,18 @@ class Task:
 
     def __init__(self, data: Data, device: torch.device, *, class_weights: bool = False) -> None:
         _check(data)
-        self.x, self.edge_index = data.x.to(device), data.edge_index.to(device)
-        self.edge_attr: Final = None if data.edge_attr is None else data.edge_attr.to(device)
+        self.data, self._device = data, device
         self.classification: Final = not data.y.is_floating_point()
         self.metric: Final = "accuracy" if self.classification else "mse"
         nodes = [getattr(data, f"{split}_mask").nonzero().view(-1) for split in SPLITS]
         self._sizes = [part.numel() for part in nodes]
-        self._nodes = torch.cat(nodes).to(device)  # [n], those to train on, to validate, to test
+        self.nodes: Final = torch.cat(nodes).cpu()  # [n], those to train on, to validate, to test
+        self.train_nodes: Final = self.nodes[: self._sizes[0]]
+        self._nodes = self.nodes.to(device)
         self._train = self._nodes[: self._sizes[0]]
-        y = data.y.view(data.y.size(0), -1)  # [N, T]
-        y = y.view(-1).long() if self.classification else y.to(torch.get_default_dtype())  # what Fabric's models give
-        y = y.to(device)[self._nodes]
+        y = data.y[self.nodes.to(data.y.device)].to(device)
+        # [n], or [n, T] in the type that Fabric's models give
+        y = y.view(-1).long() if self.classification else y.view(y.size(0), -1).to(torch.get_default_dtype())
         self._y = y.split(self._sizes)
         self._all_y = y
         if self.classification and int(y.min()) < 0:
@@ -47,19 +51,53 @@ class Task:
             raise ValueError("class_weights needs classes, but the targets are real numbers; leave it out.")
         self._weight = _class_weights(self._y[0], self.channels) if class_weights else None
 
+    @cached_property
+    def x(self) -> Tensor:
+        """The features ``[N, F]``."""
+        return self.data.x.to(self._device)
+
+    @cached_property
+    def edge_index(self) -> Tensor:
+        """The edges ``[2, E]``."""
+        edges = self.data.get("edge_index")
+        return (CSC.of(self.data).edge_index() if edges is None else edges).to(self._device)
+
+    @cached_property
+    def edge_attr(self) -> Tensor | None:
+        """The features of the edges ``[E, D]``, if there are any."""
+        return None if self.data.edge_attr is None else self.data.edge_attr.to(self._device)
+
     def loss(self, out: Tensor) -> Tensor:
         """The loss of the training nodes, for :meth:`Tensor.backward`.
 
         Args:
             out: The model's output ``[N, C]``.
         """
-        if out.dim() != 2 or out.size(0) != self.x.size(0) or out.size(1) < self.channels:
+        self._check_shape(out, self.data.num_nodes)
+        return self._loss(out[self._train], self._y[0])
+
+    def loss_of(self, out: Tensor, index: Tensor, whole: Tensor) -> Tensor:
+        """What some training nodes add to the loss of more of them, for :meth:`Tensor.backward`.
+
+        Args:
+            out: The model's output for these nodes ``[b, C]``.
+            index: Their places among the training nodes ``[b]``.
+            whole: The places of all nodes that the loss is the mean over ``[B]``.
+        """
+        self._check_shape(out, index.numel())
+        index, whole = index.to(self._device), whole.to(self._device)
+        share: float | Tensor = index.numel() / whole.numel()
+        if self._weight is not None:
+            share = self._weight[self._y[0][index]].sum() / self._weight[self._y[0][whole]].sum()
+        return self._loss(out, self._y[0][index]) * share
+
+    def _check_shape(self, out: Tensor, nodes: int) -> None:
+        if out.dim() != 2 or out.size(0) != nodes or out.size(1) < self.channels:
             kind = "classes" if self.classification else "targets"
             raise ValueError(
-                f"the model gives a result of shape {list(out.shape)}, but there are {self.x.size(0)} nodes and "
+                f"the model gives a result of shape {list(out.shape)}, but there are {nodes} nodes and "
                 f"{self.channels} {kind}; build it with out_channels={self.channels}."
             )
-        return self._loss(out[self._train], self._y[0])
 
     def measure(self, out: Tensor) -> Tensor:
         """The validation loss, and the metric of every split, without waiting for the device ``[4]``.
@@ -67,7 +105,7 @@ class Task:
         Args:
             out: The model's output in evaluation ``[N, C]``.
         """
-        out = out[self._nodes]
+        out = self._of_splits(out)
         loss = self._loss(out[self._sizes[0] : sum(self._sizes[:2])], self._y[1])
         good = (
             out.argmax(dim=-1) == self._all_y if self.classification else ((out - self._all_y) * self._scale).square()
@@ -82,13 +120,17 @@ class Task:
         """
         classes, numbers = [metrics.accuracy, metrics.macro_f1, metrics.roc_auc], [metrics.mse, metrics.r2]
         wanted = classes if self.classification else numbers
-        out, target = out.detach()[self._nodes], self._all_y
+        out, target = self._of_splits(out.detach()), self._all_y
         if not self.classification:
             out, target = out * self._scale, target * self._scale
         parts = zip(SPLITS, out.split(self._sizes), target.split(self._sizes), strict=True)
         return {
             split: {metric.__name__: metric(part, y) for metric in wanted} for split, part, y in parts if y.size(0) > 0
         }
+
+    def _of_splits(self, out: Tensor) -> Tensor:
+        """The rows of the nodes of all splits, on the device ``[n, C]``."""
+        return out[self._nodes.to(out.device)].to(self._device)
 
     def _loss(self, out: Tensor, y: Tensor) -> Tensor:
         if not self.classification:
@@ -108,7 +150,8 @@ def _class_weights(y: Tensor, classes: int) -> Tensor:
 
 def _check(data: Data) -> None:
     """Refuses a graph that lacks what training reads."""
-    for key in ("x", "edge_index", "y", *(f"{split}_mask" for split in SPLITS)):
+    edges = () if isinstance(data, GroupedData) else ("edge_index",)
+    for key in ("x", *edges, "y", *(f"{split}_mask" for split in SPLITS)):
         if not isinstance(data.get(key), Tensor):
             raise ValueError(f"data.{key} must be a tensor to train on, got {data.get(key)!r}.")
     for split in SPLITS:

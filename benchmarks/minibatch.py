@@ -1,0 +1,159 @@
+"""What mini-batches cost in accuracy: GOAT trained in full batches and in mini-batches, on the same splits.
+
+    python benchmarks/minibatch.py --out build/minibatch --data-dir DATA --jobs 2
+
+Computers and Physics, 60/20/20 splits of the paper, a seed and a split each. Both ways train the same network to the
+same patience in steps; mini-batches draw neighbours in training, and both are evaluated exactly. Every run has a folder
+below ``--out``; what is there is not run again, so that the whole can be stopped and continued, on another machine too.
+Writes ``minibatch.json`` and ``minibatch.md``.
+"""
+
+import argparse
+import json
+import os
+import signal
+import threading
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+from layer import environment
+from tqdm import tqdm
+
+from torch_goat.models import ModelOptions
+from torch_goat.training import Event, Experiment, Interrupted, PlannedRun, TrainingOptions, finished, run_plan
+
+TARGET = 0.5  # points that mini-batches may lose
+MODEL = ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn", mean_residual=True, residual=True)
+WAYS = {
+    "full batches": TrainingOptions(epochs=300, patience=100),
+    "mini-batches": TrainingOptions(epochs=40, patience=12, batch_size=1024, fanout=(100, 15)),
+}
+DATASETS = ("computers", "physics")
+
+
+def plan(out: Path, datasets: list[str], seeds: int) -> list[PlannedRun]:
+    """All runs: the seed is that of the weights, and says which split."""
+    return [
+        PlannedRun(
+            out / dataset / way.replace(" ", "-") / str(seed),
+            Experiment(dataset, seed=seed, index=seed, model=MODEL, training=training),
+        )
+        for dataset in datasets
+        for seed in range(seeds)
+        for way, training in WAYS.items()
+    ]
+
+
+def summary(out: Path, datasets: list[str], seeds: int) -> list[dict[str, Any]]:
+    """A row for every dataset and way with all runs that are there."""
+    runs = {run.folder: run.experiment for run in plan(out, datasets, seeds)}
+    rows = []
+    for dataset in datasets:
+        for way in WAYS:
+            folders = [out / dataset / way.replace(" ", "-") / str(seed) for seed in range(seeds)]
+            results = [result for folder in folders if (result := finished(runs[folder], folder)) is not None]
+            rows.append(
+                {
+                    "dataset": dataset,
+                    "training": way,
+                    "accuracy": [result.metrics["test"]["accuracy"] for result in results],
+                    "epochs": [result.epochs for result in results],
+                    "seconds": [result.seconds for result in results],
+                    "peak_memory_bytes": [result.peak_memory_bytes for result in results],
+                }
+            )
+    return rows
+
+
+def lead(rows: list[dict[str, Any]], dataset: str) -> list[float]:
+    """By how many points mini-batches are ahead of full batches on each split that both were run on."""
+    full, mini = (next(row for row in rows if (row["dataset"], row["training"]) == (dataset, way)) for way in WAYS)
+    return [100 * (b - a) for a, b in zip(full["accuracy"], mini["accuracy"], strict=False)]
+
+
+def markdown(rows: list[dict[str, Any]], about: dict[str, str | int]) -> str:
+    """The result as a page."""
+    lines = [
+        "# Mini-batches beside full batches",
+        "",
+        ", ".join(f"{key} {value}" for key, value in about.items()) + ".",
+        "",
+        "| dataset | training | test accuracy (%) | runs | epochs | seconds a run | peak memory (GB) |",
+        "|---|---|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        values = [100 * value for value in row["accuracy"]]
+        if values:
+            spread = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+            lines.append(
+                f"| {row['dataset']} | {row['training']} | {mean(values):.2f}{spread} | {len(values)} "
+                f"| {mean(row['epochs']):.0f} | {mean(row['seconds']):.0f} "
+                f"| {max(row['peak_memory_bytes']) / 1e9:.2f} |"
+            )
+    lines.append("")
+    for dataset in dict.fromkeys(row["dataset"] for row in rows):
+        points = lead(rows, dataset)
+        if points:
+            met = "met" if mean(points) >= -TARGET else "not met"
+            lines.append(
+                f"{dataset}: mini-batches are ahead by {mean(points):+.2f} points on the same splits (at least "
+                f"{-TARGET} is the target: {met})."
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("build/minibatch"), help="where runs and results are written")
+    parser.add_argument("--datasets", default=",".join(DATASETS), help=f"of {', '.join(DATASETS)}")
+    parser.add_argument("--seeds", type=int, default=5, help="how many splits, a seed each")
+    parser.add_argument("--data-dir", help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=0, help="runs at a time")
+    parser.add_argument("--threads", type=int, default=1, help="CPU threads of each run")
+    parser.add_argument("--seconds", type=float, help="stop as Ctrl-C does after this time")
+    arguments = parser.parse_args()
+    datasets = arguments.datasets.split(",")
+    runs = plan(arguments.out, datasets, arguments.seeds)
+    if arguments.seconds:
+        timer = threading.Timer(arguments.seconds, os.kill, (os.getpid(), signal.SIGINT))
+        timer.daemon = True
+        timer.start()
+    with tqdm(total=len(runs), unit="run") as bar:
+
+        def report(event: Event) -> None:
+            if event.kind in ("finished", "skipped", "failed"):
+                bar.update()
+            if event.kind == "failed":
+                bar.write(f"{runs[event.index].folder}: {event.message}")
+
+        try:
+            run_plan(
+                runs,
+                jobs=arguments.jobs,
+                device=arguments.device,
+                threads=arguments.threads,
+                data_dir=arguments.data_dir,
+                on_event=report,
+            )
+        except Interrupted as error:
+            bar.write(str(error))
+    rows = summary(arguments.out, datasets, arguments.seeds)
+    cuda = arguments.device.startswith("cuda") or (arguments.device == "auto" and torch.cuda.is_available())
+    about = environment(torch.device("cuda" if cuda else "cpu"))
+    written = {"environment": about, "model": settings(MODEL), "rows": rows}
+    written["training"] = {way: settings(training) for way, training in WAYS.items()}
+    (arguments.out / "minibatch.json").write_text(json.dumps(written, indent=1) + "\n")
+    (arguments.out / "minibatch.md").write_text(markdown(rows, about))
+    print(markdown(rows, about))
+
+
+def settings(options: Any) -> dict[str, Any]:
+    """What differs from the defaults."""
+    return {key: value for key, value in vars(options).items() if value != vars(type(options)())[key]}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch_geometric.data import Data
+
+from torch_goat.loader import CSC, neighbor_loader, open_graph, write_graph
+from torch_goat.settings import SettingsError
+
+
+def graph() -> Data:
+    edge_index = torch.randint(20, (2, 90))
+    masks = {f"{part}_mask": torch.arange(20) % 3 == number for number, part in enumerate(("train", "val", "test"))}
+    return Data(
+        x=torch.randn(20, 3), edge_index=edge_index, edge_attr=torch.randn(90, 2), y=torch.arange(20) % 4, **masks
+    )
+
+
+def edges(data: Data) -> list[tuple[float, ...]]:
+    """Every edge with its features, sorted."""
+    csc = CSC.of(data)
+    attr = data.edge_attr if csc.edge is None else data.edge_attr[csc.edge]
+    return sorted(map(tuple, torch.cat([csc.edge_index().t().double(), attr.double()], dim=1).tolist()))
+
+
+@pytest.mark.parametrize("form", ["grouped", "edge_index", "safetensors"])
+def test_what_is_written_is_read(tmp_path: Path, form: str) -> None:
+    data = graph()
+    if form == "grouped":
+        write_graph(data, tmp_path)
+    elif form == "edge_index":
+        for name, value in data.to_dict().items():
+            np.save(tmp_path / f"{name}.npy", value.numpy())
+    else:
+        save_file({name: value.contiguous() for name, value in data.to_dict().items()}, tmp_path / "graph.safetensors")
+    read = open_graph(tmp_path)
+    for name in ("x", "y", "train_mask", "val_mask", "test_mask"):
+        assert torch.equal(read[name], data[name])
+    assert edges(read) == edges(data)
+    assert (read.num_nodes, read.num_edges) == (20, 90)
+    loader = neighbor_loader(read, [2, 2], input_nodes=read.train_mask, batch_size=3, seed=5)
+    for batch in loader:
+        assert torch.equal(batch.x, data.x[batch.n_id])
+        pairs = {(a, b) for a, b in data.edge_index.t().tolist()}
+        assert {*map(tuple, batch.n_id[batch.edge_index].t().tolist())} <= pairs
+
+
+def test_pages_are_read_when_they_are_looked_at(tmp_path: Path) -> None:
+    """A file far larger than memory (it has a hole in it) is opened, sampled from, and left as it was."""
+    rows, width = 1 << 32, 64  # one terabyte
+    with open(tmp_path / "x.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": (rows, width)})
+        start = file.tell()
+        os.truncate(file.fileno(), start + rows * width * 4)
+    with open(tmp_path / "x.npy", "r+b") as file:
+        file.seek(start + (rows - 1) * width * 4)
+        file.write(np.full(width, 7, "<f4").tobytes())
+    np.save(tmp_path / "edge_index.npy", np.array([[rows - 1, 3], [5, rows - 1]]))
+    data = open_graph(tmp_path)
+    assert data.num_nodes == rows
+    assert bool((data.x[torch.tensor([rows - 1])] == 7).all())
+    data.x[0] = 1.0  # this process's own page
+    assert float(open_graph(tmp_path).x[0].sum()) == 0
+
+
+def test_nothing_is_written_over(tmp_path: Path) -> None:
+    write_graph(graph(), tmp_path)
+    before = (tmp_path / "x.npy").read_bytes()
+    with pytest.raises(SettingsError, match="there already"):
+        write_graph(graph(), tmp_path)
+    assert (tmp_path / "x.npy").read_bytes() == before
+    small = Data(x=torch.randn(2, 1), edge_index=torch.tensor([[0], [1]]))
+    write_graph(small, tmp_path, force=True)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["indices.npy", "indptr.npy", "x.npy"]
+
+
+def damage(folder: Path, name: str, value: object) -> None:
+    if isinstance(value, bytes):
+        (folder / name).write_bytes(value)
+    elif value is None:
+        (folder / name).unlink()
+    else:
+        np.save(folder / name, value)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("x.npy", b"not an array", "no array of numbers"),
+        ("x.npy", np.array([{}], dtype=object), "no array of numbers"),
+        ("x.npy", np.asfortranarray(np.zeros((20, 3), np.float32)), "column by column"),
+        ("x.npy", np.zeros((20, 3), int), r"x has the shape \[20, 3\]"),
+        ("y.npy", np.zeros(19), "y has the shape"),
+        ("train_mask.npy", np.zeros(20), "train_mask has the shape"),
+        ("indices.npy", None, "must have the arrays x"),
+        ("edge_index.npy", np.zeros((2, 1), int), "has its edges twice"),
+        ("xs.npy", np.zeros(3), "did you mean 'x'"),
+        ("graph.safetensors", b"\0" * 4, "no safetensors file"),
+        ("graph.safetensors", (2).to_bytes(8, "little") + json.dumps([]).encode(), "no safetensors file"),
+    ],
+)
+def test_damaged_folders(tmp_path: Path, name: str, value: object, message: str) -> None:
+    write_graph(graph(), tmp_path)
+    damage(tmp_path, name, value)
+    with pytest.raises(SettingsError, match=message):
+        open_graph(tmp_path)
+
+
+def test_truncated_files_and_wrong_numbers(tmp_path: Path) -> None:
+    write_graph(graph(), tmp_path)
+    whole = (tmp_path / "x.npy").read_bytes()
+    damage(tmp_path, "x.npy", whole[:-4])
+    with pytest.raises(SettingsError, match="ends before"):
+        open_graph(tmp_path)
+    damage(tmp_path, "x.npy", whole)
+    damage(tmp_path, "indices.npy", np.full(90, 20))
+    with pytest.raises(IndexError, match="node 20"):
+        CSC.of(open_graph(tmp_path))
+    damage(tmp_path, "indices.npy", np.zeros(80, int))
+    damage(tmp_path, "edge_attr.npy", None)
+    with pytest.raises(ValueError, match="rise from 0 to their number, 80"):
+        CSC.of(open_graph(tmp_path))
+    with pytest.raises(SettingsError, match="it has neither"):
+        open_graph(tmp_path / "elsewhere")

@@ -1,0 +1,91 @@
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, FeatureStore, GraphStore
+
+from torch_goat.checks import check_range
+
+_CHUNK = 1 << 24  # edges that are looked at at a time, so that those of a file need not be in memory
+
+
+class CSC(NamedTuple):
+    """The edges of a graph, grouped by target: what a sampler reads."""
+
+    ptr: Tensor  # [N + 1], the edges into node t are those from ptr[t] to ptr[t + 1]
+    source: Tensor  # [E], their sources
+    edge: Tensor | None  # [E], the place of each in the graph's own list of edges; None where it is the same
+
+    @property
+    def num_nodes(self) -> int:
+        return self.ptr.numel() - 1
+
+    @classmethod
+    def of(cls, data: Any) -> "CSC":
+        """Groups the edges of a graph; nothing is copied if they are sorted by target already.
+
+        Args:
+            data: A PyG ``Data``, or a pair of a ``FeatureStore`` and a ``GraphStore``.
+        """
+        if isinstance(data, CSC):
+            return data
+        if isinstance(data, Data) and data.get("edge_index") is not None:
+            return _of_edges(data.edge_index, data.num_nodes)
+        store = data[1] if _is_pair(data) else data
+        attributes = store.get_all_edge_attrs() if isinstance(store, GraphStore) else []
+        if len({attribute.edge_type for attribute in attributes}) != 1 or attributes[0].edge_type is not None:
+            raise TypeError(
+                f"sampling reads a Data or a pair of a FeatureStore and a GraphStore with nodes and edges of one type, "
+                f"got {type(data).__name__}."
+            )
+        source, ptr, edge = store.csc()
+        _check(ptr, source)
+        return cls(ptr, source, edge)
+
+    def edge_index(self) -> Tensor:
+        """The edges as ``[2, E]``, by target, in memory."""
+        return torch.stack([self.source.long(), torch.repeat_interleave(self.ptr.diff())])
+
+
+def _is_pair(data: Any) -> bool:
+    return (
+        isinstance(data, list | tuple)
+        and len(data) == 2
+        and isinstance(data[0], FeatureStore)
+        and isinstance(data[1], GraphStore)
+    )
+
+
+def _check(ptr: Tensor, source: Tensor) -> None:
+    """Refuses what a store or a file gives if it is no graph."""
+    for name, value in (("ptr", ptr), ("source", source)):
+        if value.dim() != 1 or value.dtype not in (torch.int64, torch.int32):
+            raise ValueError(
+                f"the edges by target must be two lists of whole numbers, but {name} is {value.dtype} of shape "
+                f"{list(value.shape)}."
+            )
+    if ptr.numel() == 0 or int(ptr[0]) != 0 or int(ptr[-1]) != source.numel() or not _ascending(ptr):
+        raise ValueError(
+            f"the list that says where each node's edges begin must rise from 0 to their number, {source.numel()}."
+        )
+    check_range("the edges", source, ptr.numel() - 1)
+
+
+def _of_edges(edge_index: Tensor, num_nodes: int) -> CSC:
+    edge_index = edge_index.as_tensor() if hasattr(edge_index, "as_tensor") else edge_index
+    source, target = edge_index.cpu()
+    check_range("edge_index", source, num_nodes)
+    check_range("edge_index", target, num_nodes)
+    edge = None
+    if not _ascending(target):
+        target, edge = target.sort(stable=True)
+        source = source[edge]
+    ptr = torch.zeros(num_nodes + 1, dtype=torch.long)
+    for part in target.split(_CHUNK):
+        ptr[1:] += torch.bincount(part, minlength=num_nodes)
+    return CSC(ptr.cumsum(0), source, edge)
+
+
+def _ascending(values: Tensor) -> bool:
+    starts = range(0, values.numel() - 1, _CHUNK)
+    return all(bool((values[start : start + _CHUNK + 1].diff() >= 0).all()) for start in starts)

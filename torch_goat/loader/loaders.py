@@ -1,0 +1,41 @@
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch_geometric.typing
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader, NodeLoader
+
+from torch_goat.loader.sampler import NeighborSampler, Subgraph, check_fanout
+
+
+def neighbor_loader(
+    data: Any,
+    fanout: Sequence[int],
+    *,
+    input_nodes: Tensor | None = None,
+    subgraph_type: Subgraph = "directional",
+    seed: int = 0,
+    **options: Any,
+) -> NodeLoader:
+    """A loader of mini-batches: PyG's ``NeighborLoader`` where ``pyg-lib`` is installed, else one that needs neither.
+
+    Args:
+        data: The graph: a PyG ``Data``, or a pair of a ``FeatureStore`` and a ``GraphStore``.
+        fanout: The most neighbours to draw of each node, hop by hop; -1 takes all of them.
+        input_nodes: The nodes that batches are made for, as numbers or as a mask; all of them if ``None``.
+        subgraph_type: As in :class:`NeighborSampler`.
+        seed: The seed of the draws; PyG's own loader draws from PyTorch's generator instead.
+        **options: Of PyG's ``NodeLoader`` and PyTorch's ``DataLoader``: ``batch_size``, ``shuffle``, ``num_workers``,
+            ``transform``, ...
+    """
+    if isinstance(data, Data) and data.get("edge_index") is None:
+        input_nodes = torch.arange(data.num_nodes) if input_nodes is None else input_nodes
+        data = (data, data)  # a Data is both stores; PyG's loaders ask it for its edges in this form alone
+    if torch_geometric.typing.WITH_PYG_LIB and subgraph_type != "induced":
+        neighbors = list(check_fanout(fanout))
+        return NeighborLoader(data, neighbors, input_nodes=input_nodes, subgraph_type=subgraph_type, **options)
+    sampler = NeighborSampler(data, fanout, subgraph_type=subgraph_type, seed=seed)
+    every = torch.arange(sampler.num_nodes) if input_nodes is None else input_nodes
+    return NodeLoader(data, sampler, input_nodes=every, **options)
