@@ -55,14 +55,15 @@ def test_rows_have_the_papers_numbers(table: str, row: str) -> None:
 @pytest.mark.parametrize(
     ("table", "rows", "columns", "runs"),
     [
-        ("table1", 7, 5, 10), ("table2", 10, 8, 10), ("arxiv", 4, 1, 10), ("fixed-orderings", 5, 2, 3),
-        ("gat-vs-gatv2", 2, 8, 10), ("janossy", 6, 3, 10), ("heads", 4, 3, 10), ("heterophilous", 7, 3, 10),
+        ("table1", 9, 5, 10), ("table2", 11, 8, 10), ("arxiv", 4, 1, 10), ("fixed-orderings", 5, 2, 3),
+        ("gat-vs-gatv2", 2, 8, 10), ("janossy", 6, 3, 10), ("heads", 4, 3, 10), ("heterophilous", 8, 3, 10),
     ],
 )  # fmt: skip
 def test_every_cell_of_the_paper_is_there(table: str, rows: int, columns: int, runs: int) -> None:
     recipe = read_recipe(table)
     assert (len(recipe.rows), len(recipe.columns)) == (rows, columns)
-    assert all(recipe.published(row, column) for row in recipe.rows for column in recipe.columns)
+    rows_of_the_paper = recipe.rows.keys() - {"goat-paper"} - ({"sage-max"} if table == "table1" else set())
+    assert all(recipe.published(row, column) for row in rows_of_the_paper for column in recipe.columns)
     assert len(plan(recipe)) == rows * columns * runs
 
 
