@@ -87,7 +87,7 @@ def test_what_is_said_of_aggregators() -> None:
 
 
 def test_what_is_said_of_attention() -> None:
-    assert {model for model in MODELS if captured("xor", model) < 0.95} == {"gat", "gatv2"}
+    assert set(sorted(MODELS, key=lambda model: captured("xor", model))[:2]) == {"gat", "gatv2"}
     for model in ("gat", "gatv2"):
         assert max(seeds("xor", model, "accuracy")) > 0.95
         found = seeds("synergy-100", model, "bits")
@@ -98,6 +98,7 @@ def test_what_is_said_of_attention() -> None:
 def test_what_is_said_of_goat() -> None:
     rnns = [f"goat-{rnn}" for rnn in ("lstm", "gru", "rnn")]
     assert all(captured(dataset, model) > 0.5 for dataset in ("xor", "xor-3", "synergy-100") for model in rnns)
+    assert all(captured("synergy-100", model) < captured("synergy-100", "gcn") for model in rnns)
 
 
 def best_accuracy(dataset: str, seen: Callable[[tuple[int, ...]], Any]) -> float:
