@@ -106,3 +106,14 @@ def test_the_table_of_epochs_is_that_of_the_results() -> None:
 def test_an_epoch_costs_what_it_is_said_to() -> None:
     assert all(row["times_step"] <= 1.3 for (graph, _), row in epochs().items() if graph == "Cora")
     assert all(row["times_step_and_evaluation"] <= 1.05 for row in epochs().values())
+
+
+def test_the_page_says_what_the_default_adds_to_the_paper_s_layer() -> None:
+    rows = json.loads((RESULTS / "2026-11-15-h200-scale" / "scale-arxiv.json").read_text())["rows"]
+    default, paper = (
+        next(row for row in rows if row["network"] == f"{name}, GATConv") for name in ("GOATConv", "GOATConv.paper")
+    )
+    page = " ".join((ROOT / "docs/performance.md").read_text().split())
+    with_it, without = (f"{row['ms']:.1f} ms and {row['gigabytes']:.1f} GB" for row in (default, paper))
+    assert f"takes {with_it} with it, {without} without it" in page
+    assert f"about {10 * round(10 * (default['ms'] / paper['ms'] - 1))} %" in (ROOT / "README.md").read_text()
