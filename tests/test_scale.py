@@ -226,8 +226,15 @@ def test_the_page_says_how_busy_the_gpu_was() -> None:
     assert f"{kernels[2]} by the wide network: met. {kernels[0]} and {kernels[1]} by the narrow one: **missed**" in PAGE
     assert max(row["busy_by_profiler"] for row in (processes, threads)) < 0.7 <= wide["busy_by_profiler"]
     assert f"({threads['replay_ms_per_step']:.1f} of {threads['ms_per_step']:.1f} ms)" in PAGE
+    device = cost_model.h200()
+    models = [
+        1e3 * sum(cost_model.seconds(*pair, device) for pair in cost_model.batch_layers(minibatch, row)) for row in rows
+    ]
+    low = [row["busy_by_profiler"] * row["ms_per_step"] / model for row, model in zip(rows, models, strict=True)]
+    assert f"floor of two layers is {2e3 * device.floor:.1f} of its {models[0]:.1f} ms" in PAGE
+    assert f"a factor of {low[1]:.1f} to {low[0]:.1f} for the kernels of the narrow network and of {low[2]:.1f}" in PAGE
     reserved = wide["gpu_reserved_gigabytes"]
-    assert f"from {reserved[0]:.1f} to {reserved[-1]:.1f} GB in the wide network" in PAGE
+    assert f"from {reserved[0]:.1f} to {reserved[-1]:.1f} GB, the last time" in PAGE
     assert f"{threads['gpu_gigabytes'][0]:.2f} to {threads['gpu_gigabytes'][-1]:.2f} GB" in PAGE
 
 
@@ -240,6 +247,8 @@ def test_the_page_says_what_traffic_and_a_cluster_come_to() -> None:
     assert f"By locality it is {shares['locality', 0.5, 0.0]}" in PAGE
     assert f"and {shares['locality', 0.9, 0.0]} where nine tenths do" in PAGE
     assert f"({shares['hash', 0.5, 0.01]} by hash), and of 10 % three tenths ({shares['hash', 0.5, 0.1]})" in PAGE
+    lists = [100 * row["remote_lists"] for row in results("2026-11-15-traffic/traffic.json")["rows"]]
+    assert f"{min(lists):.0f} to {max(lists):.0f} % would be asked for elsewhere" in PAGE
     batch = cost_model.best_batch(results("2026-11-15-h200-scale/scale-minibatch.json"))
     remote = max(row["remote"] for row in results("2026-11-15-traffic/traffic.json")["rows"])
     found = cost_model.needs(Workload(), Machine(), batch, remote)
