@@ -15,11 +15,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import power_law
+
 RESULTS = Path(__file__).parent / "results"
 GROWTH = RESULTS / "2026-11-15-h200" / "growth.json"
 SCALE = RESULTS / "2026-11-15-h200-scale"
 SMALL_HIDDEN = 16  # up to here the recurrent weights stay in registers, and so do the sums of their gradients
 CHUNK = 32  # places in a chunk of the sum by source
+HEADS = 8
+WIDTHS = {8: "hidden 64 (8 heads of 8)", 64: "8 heads of 64"}  # as scale.py calls its networks
+NETWORKS = (400, 100, 25)  # gigabits a second that a machine's network takes in
 
 
 @dataclass(frozen=True)
@@ -48,11 +53,12 @@ class Graph(NamedTuple):
     nodes: int
     edges: int
     largest: int  # in-degree
+    targets: int | None = None  # nodes that a state is computed for; all of them if None
 
     @property
     def tokens(self) -> int:
-        """The edges and a self loop per node."""
-        return self.nodes + self.edges
+        """The edges and a self loop per target."""
+        return (self.nodes if self.targets is None else self.targets) + self.edges
 
 
 @dataclass(frozen=True)
@@ -132,6 +138,28 @@ def seconds(layer: Layer, graph: Graph, device: Device) -> float:
     """Forward and backward of a layer on a graph that it has seen before."""
     recurrence, rest = moved(layer, graph)
     return device.floor + rest / device.bandwidth + max(recurrence / device.bandwidth, graph.largest * device.latency)
+
+
+def batch_layers(minibatch: dict, row: dict) -> list[tuple[Layer, Graph]]:
+    """The two layers of a mini-batch, and the part of it that each reads, as ``scale.py minibatch`` trains them.
+
+    The first hop is as large as the degrees of the seeds make it on average, and is taken to find no node twice.
+    """
+    seeds, (fanout, _) = minibatch["batch_size"], minibatch["fanout"]
+    hop = round(seeds * mean_drawn(minibatch["num_edges"] / minibatch["num_nodes"], fanout))
+    nodes, edges = round(row["nodes_per_batch"]), round(row["edges_per_batch"])
+    width = next(width for width, name in WIDTHS.items() if name == row["network"])
+    return [
+        (Layer(minibatch["num_features"], HEADS, width), Graph(nodes, edges, fanout, targets=seeds + hop)),
+        (Layer(HEADS * width, 1, width), Graph(seeds + hop, hop, fanout, targets=seeds)),
+    ]
+
+
+def mean_drawn(degree: float, fanout: int) -> float:
+    """How many neighbours are drawn for a node of ``power_law`` on average, whose mean degree is given."""
+    keep = 1 - power_law.EXPONENT
+    cut = min(1.0, (keep * degree / fanout) ** (1 / power_law.EXPONENT))  # share of nodes with more than the fan-out
+    return fanout * cut + degree * (1 - cut**keep)
 
 
 def calibrated(growth: dict, layer: Layer, largest: int) -> Device:
@@ -270,15 +298,34 @@ def table_of_growth(growth: dict, device: Device) -> str:
     return table(header, rows)
 
 
+def table_of_batches(minibatch: dict, device: Device) -> str:
+    """The model beside the batches of ``scale.py minibatch``."""
+    rows = []
+    for row in minibatch["rows"]:
+        layers = batch_layers(minibatch, row)
+        features = row["nodes_per_batch"] * minibatch["num_features"] * 4
+        bytes_moved = sum(sum(moved(*pair)) for pair in layers)
+        operations = sum(
+            graph.tokens * layer.heads * sum(operations_per_place(layer).values()) for layer, graph in layers
+        )
+        model = 1e3 * sum(seconds(*pair, device) for pair in layers)
+        kernels = row["busy_by_profiler"] * row["ms_per_step"]
+        counted = [f"{features / 1e6:.0f}", f"{bytes_moved / 1e9:.1f}", f"{operations / 1e9:.1f}"]
+        timed = [_number(value) for value in (model, kernels, row["ms_per_step"])]
+        rows.append([row["network"], row["workers"], *counted, *timed])
+    counted = ["features (MB)", "moved on the GPU (GB)", "operations (10^9)"]
+    return table(["network", "loader", *counted, "model (ms)", "kernels (ms)", "step (ms)"], rows)
+
+
 def table_of_needs(batch: dict, shares: dict[str, float]) -> str:
-    """What 10^11 edges need, by how their rows are spread over machines."""
+    """What 10^11 edges need, by how their rows are spread over machines and by the network between these."""
     rows = []
     for name, remote in shares.items():
-        found = needs(Workload(), Machine(), batch, remote)
-        inflow = f"{found.inflow / 1e9:.1f}"
-        rows.append([name, f"{100 * remote:.0f} %", inflow, f"{found.slowed:.1f}", f"{found.epoch / 60:.1f}"])
-    header = ["rows spread", "remote", "inflow per machine (GB/s)", "slowed down by", "epoch (min)"]
-    return table(header, rows)
+        found = [needs(Workload(), Machine(network=gigabits * 1e9 / 8), batch, remote) for gigabits in NETWORKS]
+        rows.append([name, f"{100 * remote:.0f} %", f"{found[0].inflow / 1e9:.1f}"])
+        rows[-1] += [f"{one.epoch / 60:.1f}" for one in found]
+    epochs = [f"epoch (min) at {gigabits} Gbit/s" for gigabits in NETWORKS]
+    return table(["rows spread", "remote", "inflow per machine (GB/s)", *epochs], rows)
 
 
 def _number(value: float | None) -> str:
@@ -294,7 +341,9 @@ def main() -> None:
     if (SCALE / "scale-minibatch.json").exists() and (RESULTS / "2026-11-15-traffic" / "traffic.json").exists():
         from traffic import shares
 
-        batch = best_batch(json.loads((SCALE / "scale-minibatch.json").read_text()))
+        minibatch = json.loads((SCALE / "scale-minibatch.json").read_text())
+        print(table_of_batches(minibatch, device), "\n")
+        batch = best_batch(minibatch)
         traffic = json.loads((RESULTS / "2026-11-15-traffic" / "traffic.json").read_text())
         print(needs(Workload(), Machine(), batch, 1.0), "\n")
         print(table_of_needs(batch, shares(traffic)))

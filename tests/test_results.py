@@ -130,3 +130,14 @@ def test_reports_and_tables_take_what_they_are_said_to() -> None:
     assert tables["seconds"] <= 10
     own = " ".join((ROOT / "docs/own-graph.md").read_text().split())
     assert f"{tables['nodes']:,} nodes of eleven columns load in {tables['seconds']:.1f} s" in own
+
+
+def test_the_page_says_what_the_default_adds_to_the_paper_s_layer() -> None:
+    rows = json.loads((RESULTS / "2026-11-15-h200-scale" / "scale-arxiv.json").read_text())["rows"]
+    default, paper = (
+        next(row for row in rows if row["network"] == f"{name}, GATConv") for name in ("GOATConv", "GOATConv.paper")
+    )
+    page = " ".join((ROOT / "docs/performance.md").read_text().split())
+    with_it, without = (f"{row['ms']:.1f} ms and {row['gigabytes']:.1f} GB" for row in (default, paper))
+    assert f"takes {with_it} with it, {without} without it" in page
+    assert f"about {10 * round(10 * (default['ms'] / paper['ms'] - 1))} %" in (ROOT / "README.md").read_text()
