@@ -127,7 +127,7 @@ def measure_seeds(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def measure_steps(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Making a batch, a training step on it, and steps with batches that a thread makes ahead or that are there."""
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     rows = []
     for name in arguments.graphs.split(","):
         title, data = graph(name, arguments.data)
