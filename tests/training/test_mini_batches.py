@@ -102,6 +102,17 @@ def test_evaluation_is_that_of_the_whole_graph(regression: bool) -> None:
         assert result.metrics["test"]["accuracy"] == pytest.approx(float(right))
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("64-true", 1e-4), ("bf16-mixed", 0.03), ("bf16-true", 0.03)])
+def test_every_precision_trains_alike(precision: Any, tolerance: float) -> None:
+    losses: dict[str, list[float]] = {"32-true": [], precision: []}
+    for name, seen in losses.items():
+        torch.manual_seed(0)
+        model = build(ModelOptions(name="goat", hidden_channels=4, backend="torch", last="gcn", dropout=0.0), 5, 3)
+        options = TrainingOptions(epochs=3, batch_size=7, fanout=(8, 8), precision=name)  # type: ignore[arg-type]
+        fit(model, tiny(), options, seed=0, device="cpu", observer=lambda epoch, seen=seen: seen.append(epoch.val_loss))
+    assert losses[precision] == pytest.approx(losses["32-true"], rel=tolerance)
+
+
 def test_losses_of_shares_add_up_to_that_of_the_step() -> None:
     data = tiny()
     data.y[data.train_mask.nonzero().view(-1)[:12]] = 0  # unbalanced
