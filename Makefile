@@ -4,7 +4,8 @@
 # make postgres  stores and searches on a PostgreSQL server, installed with apt where it is missing
 # make fuzz   ten minutes of made-up tables, which must be read or refused with a sentence
 # make docs   the documentation with the API reference, in build/docs
-# make bench  the layer's time and memory beside GATConv's, an epoch's beside the bare step's, in build/bench
+# make bench  the layer's time and memory beside GATConv's, an epoch's beside the bare step's, the sampler's beside a
+#             loop's, in build/bench
 # All of them set up .venv first, once.
 
 PYTHON ?= python3
@@ -60,6 +61,7 @@ docs: .venv/docs
 bench: .venv/bench
 	$(BIN)/python benchmarks/layer.py --out build/bench
 	$(BIN)/python benchmarks/epoch.py --out build/bench
+	$(BIN)/python benchmarks/sampling.py --out build/bench
 
 clean:
 	rm -rf build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,6 +10,7 @@ second of two processes with those of one, a thread each, with as many nodes per
 """
 
 import argparse
+import importlib.util
 import json
 import os
 import subprocess
@@ -104,7 +105,8 @@ def measure_seeds(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         csc = CSC.of(data)
         for fanout in ((100, 15), (15, 10)):
             ways: dict[str, Callable[[Tensor], object]] = {"NumPy, node by node": node_loop(csc, fanout)}
-            for label, compiled in (("vectorised", False), ("compiled", True)):
+            kinds = {"vectorised": False} | ({"compiled": True} if importlib.util.find_spec("numba") else {})
+            for label, compiled in kinds.items():
                 ours = NeighborSampler(csc, fanout, compiled=compiled)
                 ways[label] = lambda seeds, ours=ours: ours.sample_from_nodes(NodeSamplerInput(None, seeds))
             if torch_geometric.typing.WITH_PYG_LIB:
@@ -125,7 +127,7 @@ def measure_seeds(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def measure_steps(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Making a batch, a training step on it, and steps with batches that a thread makes ahead or that are there."""
-    torch.set_num_threads(os.cpu_count() or 1)
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
     rows = []
     for name in arguments.graphs.split(","):
         title, data = graph(name, arguments.data)
@@ -155,25 +157,27 @@ def _steps(data: Data, arguments: argparse.Namespace) -> dict[str, float]:
         batches.append(loader(order))
         making.append(time.perf_counter() - start)
     step(batches[0])
-    there = timed_steps(step, iter(batches))
+    there, _ = timed_steps(step, iter(batches))
     with ThreadPoolExecutor(1) as pool:
-        made = timed_steps(step, pool.map(loader, orders))
+        made, waiting = timed_steps(step, pool.map(loader, orders))
     return {
         "making_ms": 1e3 * median(making),
         "step_ms": 1e3 * there,
         "step_with_loader_ms": 1e3 * made,
-        "waiting": made / there - 1,
+        "waiting_percent": 100 * waiting,
     }
 
 
-def timed_steps(step: Callable[[Data], None], batches: Iterator[Data]) -> float:
-    """Seconds of a step, in the mean over all batches but the first two."""
-    next(batches), step(next(batches))
-    start, count = time.perf_counter(), 0
+def timed_steps(step: Callable[[Data], None], batches: Iterator[Data]) -> tuple[float, float]:
+    """The median seconds of a step with its batch, and the share of all of them spent in waiting for batches."""
+    step(next(batches))
+    times, waits, start = [], [], time.perf_counter()
     for batch in batches:
+        waits.append(time.perf_counter() - start)
         step(batch)
-        count += 1
-    return (time.perf_counter() - start) / count
+        times.append(time.perf_counter() - start)
+        start = time.perf_counter()
+    return median(times), sum(waits) / sum(times)
 
 
 def member(arguments: argparse.Namespace) -> None:
@@ -187,24 +191,23 @@ def member(arguments: argparse.Namespace) -> None:
     options = TrainingOptions(batch_size=size, fanout=FANOUT, patience=0)
     loop = Loop(network, Task(data, fabric.device), options, fabric)
     network.train()
-    count, rates, start = 0, [], 0.0
-    for step in loop._passes.steps(1):
-        loop._step(step)
-        count += 1
-        if count > 2:
-            rates.append(size / (time.perf_counter() - start))
-        start = time.perf_counter()
-        if count == arguments.steps:
-            break
+    nodes, epoch, rates, start = int(data.train_mask.sum()), 0, [], 0.0
+    while len(rates) < arguments.steps + 2:
+        epoch += 1
+        for step in loop._passes.steps(epoch):
+            loop._step(step)
+            rates.append(step.share * nodes / (time.perf_counter() - start))
+            start = time.perf_counter()
     if fabric.global_rank == 0:
-        Path(arguments.member).write_text(json.dumps({"nodes_per_second": median(rates), "steps": count}))
+        Path(arguments.member).write_text(json.dumps(median(rates[2:])))
 
 
 def measure_processes(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """Training nodes per second of one and of two processes, a thread each."""
+    """Training nodes per second of one and of two processes, a thread each: the best of three turns."""
     rows = []
     for name in arguments.graphs.split(","):
-        for world in (1, 2):
+        rates: dict[int, list[float]] = {1: [], 2: []}
+        for world in (1, 2) * 3:
             result = arguments.out / f"member-{world}.json"
             command = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={world}"]
             command += [__file__, "--member", str(result), "--graphs", name, "--steps", str(arguments.steps)]
@@ -214,9 +217,11 @@ def measure_processes(arguments: argparse.Namespace) -> list[dict[str, Any]]:
                 *(["--data", arguments.data] if arguments.data else []),
             ]
             subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
-            rows.append({"graph": name, "processes": world, **json.loads(result.read_text())})
-            rows[-1]["times"] = rows[-1]["nodes_per_second"] / rows[-world]["nodes_per_second"]
+            rates[world].append(json.loads(result.read_text()))
             result.unlink()
+        for world, values in rates.items():
+            rows.append({"graph": name, "processes": world, "nodes_per_second": max(values)})
+            rows[-1]["times"] = max(values) / max(rates[1])
             print(rows[-1], flush=True)
     return rows
 

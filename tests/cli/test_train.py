@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Goat
+from tests.small_runs import small
 from torch_goat import settings
 from torch_goat.cli.progress import RunProgress
 from torch_goat.files import locked
+from torch_goat.loader import write_graph
 from torch_goat.search import starting_point
-from torch_goat.training import Epoch, Experiment, train
+from torch_goat.training import Epoch, Experiment, open_run, train
 
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=5", "--set", "hidden_channels=4", "--device", "cpu"]
 
@@ -195,3 +197,54 @@ def test_ctrl_c_is_a_sentence_and_the_same_command_goes_on(goat: Goat, monkeypat
     experiment = settings.read(Experiment, the_run() / "config.toml")
     whole = train(experiment, "whole", device="cpu")
     assert json.loads((the_run() / "result.json").read_text())["metrics"] == whole.metrics
+
+
+def test_mini_batches(goat: Goat) -> None:
+    ended = goat("train", *SMALL, "--batch-size", "20", "--fanout", "5,-1", "--workers", "1")
+    assert ended.code == 0
+    found = settings.read(Experiment, the_run() / "config.toml").training
+    assert (found.batch_size, found.fanout) == (20, (5, -1))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--batch-size", "20", "--fanout", "5,x"], "--fanout '5,x' must be numbers such as 100,15."),
+        (["--batch-size", "20", "--fanout", "5,5,5"], "has 3 numbers, but the model has num_layers = 2"),
+        (["--fanout", "5,5"], "needs mini-batches; set batch_size too"),
+        (["--batch-size", "1000"], "batch_size = 1000 is more than the 60 training nodes"),
+        (["--batch-size", "-2"], "batch_size = -2 is impossible"),
+    ],
+)
+def test_mini_batches_that_cannot_be(goat: Goat, options: list[str], message: str) -> None:
+    ended = goat("train", *SMALL, *options)
+    assert ended.code == 2
+    assert message in ended.err
+    assert not Path("runs").exists()
+
+
+def test_several_processes_share_mini_batches_alone(goat: Goat, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "GROUP_WORLD_SIZE": 1}
+    for name, value in values.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+    ended = goat("tune", "top2")
+    assert ended.code == 2
+    assert ended.err.startswith("goat (process 1): goat tune is one process's work, but torchrun started 2")
+    assert ended.out == ""
+
+
+def test_a_folder_of_arrays(goat: Goat) -> None:
+    write_graph(small("top2"), Path("arrays"))
+    options = ["--set", "epochs=3", "--set", "patience=0", "--device", "cpu", "--batch-size", "10", "--fanout", "4,4"]
+    ended = goat("train", "arrays", "--model", "gat", *options)
+    assert ended.code == 0, ended.err
+    assert "gat on arrays (masks 0)" in ended.out
+    run = open_run(the_run())
+    assert Path(run.experiment.graph) == Path("arrays").resolve()
+    assert run.graph().data.num_nodes == 60
+    again = goat("train", "--recipe", str(the_run() / "config.toml"), "--out", "again")
+    assert again.code == 0, again.err
+    wrong = goat("train", "arrays", "--target", "y")
+    assert wrong.code == 2
+    assert "--target is not for a folder of arrays" in wrong.err

@@ -25,6 +25,21 @@ def test_learns_in_every_precision(name: str, precision: str) -> None:
     assert next(model.parameters()).is_cuda
 
 
+@pytest.mark.parametrize("name", ["gcn", "goat"])
+@pytest.mark.parametrize("precision", ["32-true", "16-mixed", "bf16-true"])
+def test_mini_batches(name: str, precision: str) -> None:
+    torch.manual_seed(0)
+    data, model = tiny(), build(ModelOptions(name=name, dropout=0.0, residual=True), 5, 3)
+    options = TrainingOptions(
+        epochs=40, precision=precision, clip_norm=1.0, learning_rate=0.02, batch_size=7, fanout=(8, 8)
+    )
+    result = fit(model, data, options, device="cuda", workers=2)
+    assert result.metrics["train"]["accuracy"] > 0.6
+    if precision == "32-true":
+        right = model(data.x.cuda(), data.edge_index.cuda()).argmax(dim=-1).cpu() == data.y
+        assert result.metrics["test"]["accuracy"] == pytest.approx(float(right[data.test_mask].double().mean()))
+
+
 @pytest.mark.parametrize("precision", ["32-true", "16-mixed"])
 def test_goes_on_from_a_checkpoint(tmp_path: Path, precision: str) -> None:
     experiment = Experiment(

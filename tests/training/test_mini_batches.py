@@ -1,4 +1,5 @@
 import math
+import resource
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from torch_goat.loader import open_graph, write_graph
 from torch_goat.models import ModelOptions, build
 from torch_goat.ordering import Ordering
 from torch_goat.settings import SettingsError
-from torch_goat.training import Epoch, Experiment, Interrupted, TrainingOptions, fit, train
+from torch_goat.training import Epoch, Experiment, Interrupted, RunError, TrainingOptions, fit, train
 from torch_goat.training import run as run_module
 from torch_goat.training.mini_batches import SeedBatches, check_fanout_length
 from torch_goat.training.task import Task
@@ -101,6 +102,17 @@ def test_evaluation_is_that_of_the_whole_graph(regression: bool) -> None:
         assert result.metrics["test"]["accuracy"] == pytest.approx(float(right))
 
 
+@pytest.mark.parametrize(("precision", "tolerance"), [("64-true", 1e-4), ("bf16-mixed", 0.03), ("bf16-true", 0.03)])
+def test_every_precision_trains_alike(precision: Any, tolerance: float) -> None:
+    losses: dict[str, list[float]] = {"32-true": [], precision: []}
+    for name, seen in losses.items():
+        torch.manual_seed(0)
+        model = build(ModelOptions(name="goat", hidden_channels=4, backend="torch", last="gcn", dropout=0.0), 5, 3)
+        options = TrainingOptions(epochs=3, batch_size=7, fanout=(8, 8), precision=name)  # type: ignore[arg-type]
+        fit(model, tiny(), options, seed=0, device="cpu", observer=lambda epoch, seen=seen: seen.append(epoch.val_loss))
+    assert losses[precision] == pytest.approx(losses["32-true"], rel=tolerance)
+
+
 def test_losses_of_shares_add_up_to_that_of_the_step() -> None:
     data = tiny()
     data.y[data.train_mask.nonzero().view(-1)[:12]] = 0  # unbalanced
@@ -139,6 +151,28 @@ def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path, model: ModelOpti
     torch.rand(7)  # nothing depends on what was drawn before
     train(wanted, tmp_path / "parts", device="cpu")
     assert same(files(tmp_path / "whole"), files(tmp_path / "parts"))
+
+
+def test_a_disk_that_is_full_leaves_the_last_checkpoint(tmp_path: Path) -> None:
+    train(experiment(), tmp_path / "whole", device="cpu")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    folder, kept = tmp_path / "run", []
+
+    def fill(epoch: Epoch) -> None:
+        if epoch.number == 3:
+            kept.append((folder / "checkpoint.safetensors").read_bytes())
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+
+    try:
+        with pytest.raises(RunError, match=f"the run folder {folder} cannot be used: file too large; make room"):
+            train(experiment(), folder, device="cpu", observer=fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [(folder / "checkpoint.safetensors").read_bytes()] == kept
+    seen: list[int] = []
+    train(experiment(), folder, device="cpu", observer=lambda epoch: seen.append(epoch.number))
+    assert seen == [3, 4, 5, 6]
+    assert same(files(tmp_path / "whole"), files(folder))
 
 
 def test_workers_change_nothing(tmp_path: Path) -> None:

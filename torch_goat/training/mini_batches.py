@@ -94,9 +94,8 @@ class MiniBatches:
         sampler = self._loader.node_sampler
         self._blocks = Blocks(sampler.csc if hasattr(sampler, "csc") else CSC.of(graph))
         self._inference: Inference | None = None
-        self._degrees = isinstance(network, Network) and any(
-            KINDS[kind].whole == "degree" for kind in network.options.kinds
-        )
+        kinds = network.options.kinds if isinstance(network, Network) else ()
+        self._degree = self._blocks.degree if any(KINDS[kind].whole == "degree" for kind in kinds) else None
 
     def steps(self, epoch: int) -> Iterator[Step]:
         torch.manual_seed(number_for(self._seed, epoch, self._rank))  # of dropout
@@ -132,15 +131,16 @@ class MiniBatches:
     def _load(self, index: Tensor) -> Data:
         """The batch of some training nodes."""
         batch = self._loader(index)
+        if self._degree is not None:
+            batch.degree = self._degree[batch.n_id]
         return batch.pin_memory() if self._fabric.device.type == "cuda" else batch
 
     def _loss(self, batch: Data, whole: Tensor, model: Module) -> Tensor:
         batch = batch.to(self._fabric.device, non_blocking=True)
         sampled = {}
         if isinstance(self._network, Network):
-            degree = self._blocks.degree[batch.n_id.cpu()].to(batch.n_id.device) if self._degrees else None
             counts = (list(map(int, values)) for values in (batch.num_sampled_nodes, batch.num_sampled_edges))
-            sampled = {"sampled": Sampled(batch.n_id, degree, *counts)}
+            sampled = {"sampled": Sampled(batch.n_id, batch.get("degree"), *counts)}
         out = model(*self._inputs_of(batch), **sampled)[: batch.batch_size]
         # The mean over all processes of these losses is the mean over the nodes of the step.
         return self._task.loss_of(out, batch.input_id, whole) * self._world
