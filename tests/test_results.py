@@ -106,3 +106,17 @@ def test_the_table_of_epochs_is_that_of_the_results() -> None:
 def test_an_epoch_costs_what_it_is_said_to() -> None:
     assert all(row["times_step"] <= 1.3 for (graph, _), row in epochs().items() if graph == "Cora")
     assert all(row["times_step_and_evaluation"] <= 1.05 for row in epochs().values())
+
+
+def test_the_sampler_is_as_fast_as_is_said() -> None:
+    rows = json.loads((RESULTS / "2026-11-15-cpu-1-thread" / "sampling.json").read_text())["seeds"]
+    compiled = [row for row in rows if row["way"] == "compiled"]
+    assert min(row["times"] for row in compiled) >= 20
+    page = (ROOT / "docs" / "minibatches.md").read_text()
+    arxiv, computers = (
+        next(row for row in compiled if row["graph"] == graph and row["fanout"] == [100, 15])
+        for graph in ("ogbn-arxiv", "Computers")
+    )
+    assert f"draws {round(arxiv['seeds_per_second'], -4):,.0f} seeds a second" in page
+    assert f"{arxiv['times']:.0f} times as many as a loop" in page
+    assert f"{computers['times']:.0f} times as many on Computers" in page
