@@ -141,3 +141,17 @@ def test_the_page_says_what_the_default_adds_to_the_paper_s_layer() -> None:
     with_it, without = (f"{row['ms']:.1f} ms and {row['gigabytes']:.1f} GB" for row in (default, paper))
     assert f"takes {with_it} with it, {without} without it" in page
     assert f"about {10 * round(10 * (default['ms'] / paper['ms'] - 1))} %" in (ROOT / "README.md").read_text()
+
+
+def test_the_sampler_is_as_fast_as_is_said() -> None:
+    rows = json.loads((RESULTS / "2026-11-15-cpu-1-thread" / "sampling.json").read_text())["seeds"]
+    compiled = [row for row in rows if row["way"] == "compiled"]
+    assert min(row["times"] for row in compiled) >= 20
+    page = (ROOT / "docs" / "minibatches.md").read_text()
+    arxiv, computers = (
+        next(row for row in compiled if row["graph"] == graph and row["fanout"] == [100, 15])
+        for graph in ("ogbn-arxiv", "Computers")
+    )
+    assert f"draws {round(arxiv['seeds_per_second'], -4):,.0f} seeds a second" in page
+    assert f"{arxiv['times']:.0f} times as many as a loop" in page
+    assert f"{computers['times']:.0f} times as many on Computers" in page
