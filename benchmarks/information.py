@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from tqdm import tqdm
+from runs import run_all
 
 from torch_goat.datasets import NEIGHBORHOOD_TASKS, load
 from torch_goat.datasets.neighborhood import SYNERGY_PERCENT, NeighborhoodDial
@@ -35,7 +35,7 @@ from torch_goat.information import captured_information, predicted_classes
 from torch_goat.information.captured import load_network
 from torch_goat.information.charts import curves
 from torch_goat.information.comparison import EPOCHS, LAYERS, LEARNING_RATES, MODELS, PARAMETERS, candidates, parameters
-from torch_goat.training import Event, Experiment, Interrupted, PlannedRun, Result, finished, run_plan
+from torch_goat.training import Experiment, Interrupted, PlannedRun, Result, finished
 from torch_goat.training.folder import CURVES
 
 SEEDS = range(10)
@@ -110,18 +110,6 @@ def trainings(
         for dataset in datasets
         for model, point in points.items()
     }
-
-
-def run(planned: list[PlannedRun], jobs: int) -> None:
-    with tqdm(total=len(planned), unit="run", mininterval=5) as bar:
-
-        def report(event: Event) -> None:
-            if event.kind in ("finished", "skipped", "failed"):
-                bar.update()
-            if event.kind == "failed":
-                bar.write(f"{planned[event.index].folder}: {event.message}")
-
-        run_plan(planned, jobs=jobs, device="cpu", on_event=report)
 
 
 def measured(one: PlannedRun, result: Result) -> tuple[float, float]:
@@ -288,8 +276,12 @@ def main() -> None:
     assert set(datasets) <= set(DATASETS), f"known are {', '.join(DATASETS)}"
     try:
         if not arguments.collect:
-            run([one for planned in searches(runs, epochs).values() for one in planned], arguments.jobs)
-            run(list(trainings(runs, chosen(runs, epochs), datasets).values()), arguments.jobs)
+            run_all(
+                [one for planned in searches(runs, epochs).values() for one in planned],
+                jobs=arguments.jobs,
+                device="cpu",
+            )
+            run_all(list(trainings(runs, chosen(runs, epochs), datasets).values()), jobs=arguments.jobs, device="cpu")
     except Interrupted as error:
         print(error)
     results = collected(runs, chosen(runs, epochs), datasets)

@@ -10,19 +10,16 @@ Writes ``minibatch.json`` and ``minibatch.md``.
 
 import argparse
 import json
-import os
-import signal
-import threading
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import torch
 from layer import environment
-from tqdm import tqdm
+from runs import run_all
 
 from torch_goat.models import ModelOptions
-from torch_goat.training import Event, Experiment, Interrupted, PlannedRun, TrainingOptions, finished, run_plan
+from torch_goat.training import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
 
 TARGET = 0.5  # points that mini-batches may lose
 MODEL = ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn", mean_residual=True, residual=True)
@@ -117,29 +114,17 @@ def main() -> None:
     arguments = parser.parse_args()
     datasets = arguments.datasets.split(",")
     runs = plan(arguments.out, datasets, arguments.seeds)
-    if arguments.seconds:
-        timer = threading.Timer(arguments.seconds, os.kill, (os.getpid(), signal.SIGINT))
-        timer.daemon = True
-        timer.start()
-    with tqdm(total=len(runs), unit="run") as bar:
-
-        def report(event: Event) -> None:
-            if event.kind in ("finished", "skipped", "failed"):
-                bar.update()
-            if event.kind == "failed":
-                bar.write(f"{runs[event.index].folder}: {event.message}")
-
-        try:
-            run_plan(
-                runs,
-                jobs=arguments.jobs,
-                device=arguments.device,
-                threads=arguments.threads,
-                data_dir=arguments.data_dir,
-                on_event=report,
-            )
-        except Interrupted as error:
-            bar.write(str(error))
+    try:
+        run_all(
+            runs,
+            seconds=arguments.seconds,
+            jobs=arguments.jobs,
+            device=arguments.device,
+            threads=arguments.threads,
+            data_dir=arguments.data_dir,
+        )
+    except Interrupted as error:
+        print(error)
     rows = summary(arguments.out, datasets, arguments.seeds)
     cuda = arguments.device.startswith("cuda") or (arguments.device == "auto" and torch.cuda.is_available())
     about = environment(torch.device("cuda" if cuda else "cpu"))

@@ -15,22 +15,19 @@ Measures what the RNN is given before training, with the paper's layer and with 
 
 import argparse
 import json
-import os
-import signal
-import threading
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import torch
+from runs import run_all
 from torch import Tensor
-from tqdm import tqdm
 
 from torch_goat.datasets import load
 from torch_goat.models import ModelOptions
 from torch_goat.nn import GOATConv
-from torch_goat.training import Event, Experiment, Interrupted, PlannedRun, TrainingOptions, finished, run_plan
+from torch_goat.training import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
 
 SEEDS = range(5)
 EXACT: dict[str, Any] = {"mean_residual": False, "rnn_init": "uniform"}  # as the paper has it, and not the default
@@ -280,22 +277,12 @@ def main() -> None:
         return print(start_markdown(before))
     tasks = arguments.tasks.split(",")
     runs = plan(arguments.out, tasks)
-    if arguments.seconds:
-        timer = threading.Timer(arguments.seconds, os.kill, (os.getpid(), signal.SIGINT))
-        timer.daemon = True
-        timer.start()
-    with tqdm(total=len(runs), unit="run") as bar:
-
-        def report(event: Event) -> None:
-            if event.kind in ("finished", "skipped", "failed"):
-                bar.update()
-            if event.kind == "failed":
-                bar.write(f"{runs[event.index].folder}: {event.message}")
-
-        try:
-            run_plan(runs, jobs=arguments.jobs, device=arguments.device, data_dir=arguments.data_dir, on_event=report)
-        except Interrupted as error:
-            bar.write(str(error))
+    try:
+        run_all(
+            runs, seconds=arguments.seconds, jobs=arguments.jobs, device=arguments.device, data_dir=arguments.data_dir
+        )
+    except Interrupted as error:
+        print(error)
     rows = summary(arguments.out, tasks)
     (arguments.out / "remedies.json").write_text(json.dumps(rows, indent=1) + "\n")
     (arguments.out / "remedies.md").write_text(markdown(rows))
