@@ -1,6 +1,7 @@
 # make demo   train GOAT, GAT and GraphSAGE-LSTM on a small graph and compare them
 # make test   all tests, lint and type check
 # make browser  the report's page in headless Chromium, installed with apt where it is missing
+# make postgres  stores and searches on a PostgreSQL server, installed with apt where it is missing
 # make fuzz   ten minutes of made-up tables, which must be read or refused with a sentence
 # make docs   the documentation with the API reference, in build/docs
 # make bench  the layer's time and memory beside GATConv's, an epoch's beside the bare step's, the sampler's beside a
@@ -12,7 +13,7 @@ BIN := .venv/bin
 PINS := requirements.txt
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint $(PINS)
 
-.PHONY: demo test browser fuzz docs bench lint clean
+.PHONY: demo test browser postgres fuzz docs bench lint clean
 .DEFAULT_GOAL := demo
 
 .venv/pip:
@@ -25,7 +26,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint $
 	@$(INSTALL) --editable '.[$*]'
 	@touch $@
 
-demo: .venv/cli,cpu
+demo: .venv/cli,cpu,report
 	@$(BIN)/goat demo
 
 test: .venv/test lint
@@ -37,10 +38,18 @@ lint: .venv/test
 	$(BIN)/mypy
 
 # Without a browser, and without the right to install one, the tests are skipped and say why.
-browser: .venv/browser
-	@command -v chromium > /dev/null || { apt-get update -q && apt-get install -q -y chromium; } \
-		|| echo "chromium cannot be installed here; its tests are skipped."
-	$(BIN)/pytest -m browser
+browser: .venv/test
+	@$(MAKE) --no-print-directory .venv/browser || echo "Playwright cannot be installed here."
+	@command -v chromium > /dev/null || timeout 300 sh -c 'apt-get update -q && apt-get install -q -y chromium' \
+		|| echo "Chromium cannot be installed here."
+	$(BIN)/pytest -m browser tests/report
+
+# Without a server, and without the right to install one, the tests are skipped and say why. They start one of their own.
+postgres: .venv/test,postgres
+	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null \
+		|| { apt-get update -q && apt-get install -q -y postgresql; } \
+		|| echo "postgresql cannot be installed here; its tests are skipped."
+	$(BIN)/pytest -m postgres
 
 fuzz: .venv/test
 	$(BIN)/python -m tests.tabular.fuzz --minutes 10

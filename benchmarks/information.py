@@ -1,21 +1,25 @@
 """Which models capture synergy: accuracy and captured information against the dial, with everything else equal.
 
-    python benchmarks/information.py --runs build/information --out results/information --jobs 2
+    python benchmarks/information.py --jobs 2
+    python benchmarks/information.py --draw
 
 Every model is the same network around another layer, as wide as a budget of parameters allows. The depth and the
 learning rate of each are chosen on validation nodes at half and at full synergy, among the same points for all; then
 every model is trained at every mark of the dial, and on parities of 2, 3 and 4 neighbours, on 10 graphs with 10 seeds.
 Every run has a folder below ``--runs``; what is there is not run again, so that the whole can be stopped and continued.
-Writes ``information.json``, ``information.md``, ``dial.png`` and ``parity.png`` of what is there.
+Writes ``information.json`` and ``information.md`` to ``--out``, and the figures that the documentation shows of them,
+``information-dial.png`` and ``information-parity.png``, to ``--images``. With ``--draw`` the last three follow from the
+first alone.
 """
 
 import argparse
 import csv
 import datetime
+import hashlib
 import json
+import math
 import os
 import platform
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +29,12 @@ from typing import Any
 from tqdm import tqdm
 
 from torch_goat.datasets import NEIGHBORHOOD_TASKS, load
-from torch_goat.datasets.neighborhood import SYNERGY_PERCENT
+from torch_goat.datasets.neighborhood import SYNERGY_PERCENT, NeighborhoodDial
 from torch_goat.files import write_atomic
 from torch_goat.information import captured_information, predicted_classes
 from torch_goat.information.captured import load_network
 from torch_goat.information.charts import curves
-from torch_goat.information.comparison import LAYERS, LEARNING_RATES, MODELS, PARAMETERS, candidates, parameters
+from torch_goat.information.comparison import EPOCHS, LAYERS, LEARNING_RATES, MODELS, PARAMETERS, candidates, parameters
 from torch_goat.training import Event, Experiment, Interrupted, PlannedRun, Result, finished, run_plan
 from torch_goat.training.folder import CURVES
 
@@ -38,29 +42,47 @@ SEEDS = range(10)
 SEARCHED_ON = ("synergy-50", "synergy-100")  # graph 0 of these, validation nodes
 GRAPHS = {"random graph": "", "tree": "-tree"}
 PERCENT = {"random graph": SYNERGY_PERCENT, "tree": (0, 50, 100)}
-PARITIES = {2: "xor", 3: "xor-3", 4: "synergy-100"}
+DIAL = {
+    graph: {float(percent): f"synergy-{percent}{suffix}" for percent in PERCENT[graph]}
+    for graph, suffix in GRAPHS.items()
+}
+PARITY = {"random graph": {2.0: "xor", 3.0: "xor-3", 4.0: "synergy-100"}}
+DATASETS = list(dict.fromkeys(name for places in (*DIAL.values(), *PARITY.values()) for name in places.values()))
+STYLES: dict[str, dict[str, Any]] = {
+    "goat-lstm": {"color": "#cc3311", "marker": "o"},
+    "goat-gru": {"color": "#ee7733", "marker": "o"},
+    "goat-rnn": {"color": "#882255", "marker": "o"},
+    "sage-lstm": {"color": "#aa4499", "marker": "s"},
+    "sage-max": {"color": "#999933", "marker": "v"},
+    "gin": {"color": "#117733", "marker": "^"},
+    "pna": {"color": "#44aa99", "marker": "^"},
+    "gcn": {"color": "#332288", "marker": "D"},
+    "sage-mean": {"color": "#0077bb", "marker": "D"},
+    "gat": {"color": "#33bbee", "marker": "x"},
+    "gatv2": {"color": "#777777", "marker": "x"},
+}
 
 
 def slug(experiment: Experiment) -> str:
     return f"{experiment.model.num_layers}-layers-{experiment.training.learning_rate}"
 
 
-def searches(runs: Path) -> dict[tuple[str, str], list[PlannedRun]]:
+def searches(runs: Path, epochs: int) -> dict[tuple[str, str], list[PlannedRun]]:
     """The runs of the search, by model and point."""
     found: dict[tuple[str, str], list[PlannedRun]] = {}
     for dataset in SEARCHED_ON:
         data = load(dataset)
         for model in MODELS:
-            for experiment in candidates(model, dataset, data):
+            for experiment in candidates(model, dataset, data, epochs):
                 folder = runs / "search" / dataset / model / slug(experiment)
                 found.setdefault((model, slug(experiment)), []).append(PlannedRun(folder, experiment))
     return found
 
 
-def chosen(runs: Path) -> dict[str, Experiment]:
+def chosen(runs: Path, epochs: int) -> dict[str, Experiment]:
     """The point of each model with the best validation accuracy over the searched graphs, then with the lowest loss."""
     best: dict[str, tuple[tuple[float, float], Experiment]] = {}
-    for (model, _), planned in searches(runs).items():
+    for (model, _), planned in searches(runs, epochs).items():
         results = [finished(run.experiment, run.folder) for run in planned]
         if None in results:
             raise SystemExit(f"the search of {model} is not complete; run it again.")
@@ -102,50 +124,73 @@ def run(planned: list[PlannedRun], jobs: int) -> None:
         run_plan(planned, jobs=jobs, device="cpu", on_event=report)
 
 
-def measured(one: PlannedRun, result: Result) -> dict[str, float]:
-    """What a run came to on its test nodes."""
+def measured(one: PlannedRun, result: Result) -> tuple[float, float]:
+    """The accuracy and the captured bits of a run on its test nodes."""
     data = load(one.experiment.dataset, index=one.experiment.index)
     predicted = predicted_classes(load_network(one.experiment, one.folder, data), data)
     bits = captured_information(predicted[data.test_mask], data.y[data.test_mask])
-    return {"seed": one.experiment.seed, "accuracy": result.metrics["test"]["accuracy"], "bits": bits}
+    return round(result.metrics["test"]["accuracy"], 4), round(bits, 4)
+
+
+def available(dataset: str) -> float:
+    """What the neighbours tell of the label, in bits: all of it, since it is a function of theirs."""
+    chance: dict[int, float] = {}
+    for outcome in NEIGHBORHOOD_TASKS[dataset].outcomes():
+        chance[outcome.label] = chance.get(outcome.label, 0.0) + outcome.probability
+    return -sum(share * math.log2(share) for share in chance.values())
 
 
 def collected(runs: Path, points: dict[str, Experiment], datasets: list[str]) -> dict[str, Any]:
     """All that was measured, with what it takes to measure it again."""
-    rows, versions, device, commits = [], {}, "", set()
-    for (dataset, model, _), one in trainings(runs, points, datasets).items():
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    versions, device, commits = {}, "", set()
+    for (dataset, model, seed), one in trainings(runs, points, datasets).items():
         result = finished(one.experiment, one.folder)
         if result is None:
             continue
         versions, device = result.versions, result.device
         commits.add(result.commit)
-        rows.append({"dataset": dataset, "model": model} | measured(one, result))
+        empty = {"dataset": dataset, "model": model, "seeds": [], "accuracy": [], "bits": []}
+        row = rows.setdefault((dataset, model), empty)
+        for key, value in zip(("seeds", "accuracy", "bits"), (seed, *measured(one, result)), strict=True):
+            row[key].append(value)
     settings = {
         model: {
             "layers": point.model.num_layers,
             "width": point.model.last_channels,
             "learning_rate": point.training.learning_rate,
-            "epochs": point.training.epochs,
             "parameters": parameters(point.model, load(point.dataset)),
         }
         for model, point in points.items()
     }
+    epochs = max(point.training.epochs for point in points.values())
     return {
-        "command": "python " + " ".join(sys.argv),
+        "command": f"python benchmarks/information.py --epochs {epochs}",
         "date": datetime.date.today().isoformat(),
         "hardware": f"{os.cpu_count()} cores {platform.machine()}; a run: {device}",
         "versions": versions,
         "commits": sorted(commits),
         "seeds": list(SEEDS),
         "budget": PARAMETERS,
+        "epochs": epochs,
         "search": {"layers": list(LAYERS), "learning_rates": list(LEARNING_RATES), "on": list(SEARCHED_ON)},
         "settings": settings,
-        "rows": rows,
+        "available": {dataset: round(available(dataset), 4) for dataset in datasets},
+        "rows": list(rows.values()),
     }
 
 
+def dumps(results: dict[str, Any]) -> str:
+    """JSON with a line for each row."""
+    rows = ",\n  ".join(json.dumps(row) for row in results["rows"])
+    return json.dumps(results | {"rows": []}, indent=1).replace('"rows": []', f'"rows": [\n  {rows}\n ]') + "\n"
+
+
 def values(results: dict[str, Any], dataset: str, model: str, key: str) -> list[float]:
-    return [row[key] for row in results["rows"] if (row["dataset"], row["model"]) == (dataset, model)]
+    found: list[list[float]] = [
+        row[key] for row in results["rows"] if (row["dataset"], row["model"]) == (dataset, model)
+    ]
+    return found[0] if found else []
 
 
 def cell(found: list[float], scale: float, digits: int) -> str:
@@ -156,76 +201,100 @@ def cell(found: list[float], scale: float, digits: int) -> str:
     return f"{scale * mean(found):.{digits}f}{spread}{few}"
 
 
-def markdown(results: dict[str, Any], datasets: list[str]) -> str:
+def markdown(results: dict[str, Any]) -> str:
     """Tables of the accuracy and of the captured bits: mean and standard deviation over seeds."""
-    lines = ["# Captured information", ""]
-    lines += [f"`{results['command']}`, {results['date']}, {results['hardware']}, seeds {results['seeds']}.", ""]
-    lines += ["| model | layers | width | parameters | learning rate |", "|---|---:|---:|---:|---:|"]
+    seeds = f"seeds {results['seeds'][0]} to {results['seeds'][-1]}"
+    lines = [
+        "# Captured information",
+        "",
+        f"`{results['command']}`, {results['date']}, {results['hardware']}, {seeds}.",
+    ]
+    lines += ["", "| model | layers | width | parameters | learning rate |", "|---|---:|---:|---:|---:|"]
     for model, one in results["settings"].items():
         lines.append(f"| {model} | {one['layers']} | {one['width']} | {one['parameters']} | {one['learning_rate']} |")
     for title, key, scale, digits in (("Test accuracy (%)", "accuracy", 100, 1), ("Captured bits", "bits", 1, 2)):
         for graph, suffix in GRAPHS.items():
-            here = [name for name in datasets if name.endswith("-tree") == bool(suffix)]
-            if not here:
-                continue
-            lines += ["", f"## {title}, {graph}", "", f"| model | {' | '.join(here)} |", f"|---|{'---:|' * len(here)}"]
-            for model in MODELS:
+            here = [name for name in results["available"] if name.endswith("-tree") == bool(suffix)]
+            lines += ["", f"**{title}, {graph}**", "", f"| model | {' | '.join(here)} |", f"|---|{'---:|' * len(here)}"]
+            for model in results["settings"]:
                 cells = [cell(values(results, dataset, model, key), scale, digits) for dataset in here]
                 lines.append(f"| {model} | {' | '.join(cells)} |")
+            if key == "bits":
+                cells = [f"{results['available'][dataset]:.2f}" for dataset in here]
+                lines.append(f"| available | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"
 
 
-def draw(results: dict[str, Any], path: Path, marks: dict[str, dict[float, str]], xlabel: str) -> None:
-    """Accuracy and captured bits against ``marks`` (title -> position -> dataset)."""
+def without_synergy(dataset: str) -> tuple[float, float]:
+    """Accuracy and captured bits of who knows all of a neighbourhood's rule but the parity, and guesses that."""
+    task = NEIGHBORHOOD_TASKS[dataset]
+    assert isinstance(task, NeighborhoodDial)
+    wrong = task.synergy / 2
+    noise = -sum(share * math.log2(share) for share in (wrong, 1 - wrong) if share)
+    return 1 - wrong, 1 - noise
+
+
+def draw(results: dict[str, Any], path: Path, marks: dict[str, dict[float, str]], xlabel: str, source: str) -> None:
+    """Accuracy and captured bits against ``marks`` (title -> position -> dataset), with two lines to compare with."""
     panels = []
-    for key, scale in (("accuracy", 100.0), ("bits", 1.0)):
+    for number, (key, scale) in enumerate((("accuracy", 100.0), ("bits", 1.0))):
         for places in marks.values():
-            lines = []
-            for model in MODELS:
-                found = {place: values(results, dataset, model, key) for place, dataset in places.items()}
-                found = {place: numbers for place, numbers in found.items() if len(numbers) > 1}
-                y = [scale * mean(numbers) for numbers in found.values()]
-                spread = [scale * stdev(numbers) / len(numbers) ** 0.5 for numbers in found.values()]
-                lines.append({"name": model, "x": list(found), "y": y, "spread": spread})
-            if key == "bits":
-                flat = {"color": "black", "linestyle": "--", "marker": ""}
-                x = list(places)
-                lines.append(
-                    {"name": "available", "x": x, "y": [1.0] * len(x), "spread": [0.0] * len(x), "style": flat}
-                )
-            panels.append(lines)
-    curves(path, list(marks), xlabel, ["test accuracy (%)", "captured information (bits)"], panels)
+            panel = [_line(results, model, key, scale, places) for model in results["settings"]]
+            best = [1.0 if key == "accuracy" else results["available"][name] for name in places.values()]
+            guess = [without_synergy(name)[number] for name in places.values()]
+            for name, heights, style in (("available", best, "--"), ("without synergy", guess, ":")):
+                flat = {"color": "black", "linestyle": style, "marker": ""}
+                y = [scale * height for height in heights]
+                panel.append({"name": name, "x": list(places), "y": y, "spread": [0.0] * len(y), "style": flat})
+            panels.append(panel)
+    labels = ["test accuracy (%)", "captured information (bits)"]
+    curves(path, list(marks), xlabel, labels, panels, source)
+
+
+def _line(results: dict[str, Any], model: str, key: str, scale: float, places: dict[float, str]) -> dict[str, Any]:
+    """A model's means over seeds, with their standard errors."""
+    found = {place: values(results, dataset, model, key) for place, dataset in places.items()}
+    found = {place: numbers for place, numbers in found.items() if len(numbers) > 1}
+    y = [scale * mean(numbers) for numbers in found.values()]
+    spread = [scale * stdev(numbers) / len(numbers) ** 0.5 for numbers in found.values()]
+    return {"name": model, "x": list(found), "y": y, "spread": spread, "style": STYLES[model]}
+
+
+def present(out: Path, images: Path) -> None:
+    """The table and the figures of the results that are written down; the figures say of which."""
+    text = (out / "information.json").read_text()
+    results, source = json.loads(text), f"SHA-256 of information.json: {hashlib.sha256(text.encode()).hexdigest()}"
+    write_atomic(out / "information.md", markdown(results))
+    draw(results, images / "information-dial.png", DIAL, "synergy (% of the label's bit)", source)
+    draw(results, images / "information-parity.png", PARITY, "informative neighbours in the parity (count)", source)
+    print(markdown(results))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=Path, default=Path("build/information"), help="where the runs are kept")
     parser.add_argument("--out", type=Path, default=Path("results/information"), help="where results are written")
-    parser.add_argument("--datasets", help="some of the datasets, by comma; else the dial and the parities")
+    parser.add_argument("--images", type=Path, default=Path("docs/images"), help="where figures are written")
+    parser.add_argument("--datasets", default=",".join(DATASETS), help="by comma; all of them unless told")
+    parser.add_argument("--epochs", type=int, default=EPOCHS, help="of every run; other --epochs need other --runs")
     parser.add_argument("--collect", action="store_true", help="run nothing, write the results of what is there")
-    parser.add_argument("--jobs", type=int, default=0, help="runs at a time")
+    parser.add_argument("--draw", action="store_true", help="run nothing, draw the results that are in --out")
+    parser.add_argument("--jobs", type=int, default=0, help="runs at a time; one per core unless told")
     arguments = parser.parse_args()
-    dial = {
-        graph: {float(percent): f"synergy-{percent}{suffix}" for percent in PERCENT[graph]}
-        for graph, suffix in GRAPHS.items()
-    }
-    parity = {"random graph": {float(number): name for number, name in PARITIES.items()}}
-    every = list(dict.fromkeys(name for places in (*dial.values(), *parity.values()) for name in places.values()))
-    datasets = arguments.datasets.split(",") if arguments.datasets else every
-    assert set(datasets) <= set(NEIGHBORHOOD_TASKS), f"known are {', '.join(NEIGHBORHOOD_TASKS)}"
+    if arguments.draw:
+        present(arguments.out, arguments.images)
+        return
+    datasets, runs, epochs = arguments.datasets.split(","), arguments.runs, arguments.epochs
+    assert set(datasets) <= set(DATASETS), f"known are {', '.join(DATASETS)}"
     try:
         if not arguments.collect:
-            run([one for planned in searches(arguments.runs).values() for one in planned], arguments.jobs)
-            run(list(trainings(arguments.runs, chosen(arguments.runs), datasets).values()), arguments.jobs)
+            run([one for planned in searches(runs, epochs).values() for one in planned], arguments.jobs)
+            run(list(trainings(runs, chosen(runs, epochs), datasets).values()), arguments.jobs)
     except Interrupted as error:
         print(error)
-    points = chosen(arguments.runs)
-    results = collected(arguments.runs, points, datasets)
-    write_atomic(arguments.out / "information.json", json.dumps(results, indent=1) + "\n")
-    write_atomic(arguments.out / "information.md", markdown(results, datasets))
-    draw(results, arguments.out / "dial.png", dial, "synergy (% of the label's bit)")
-    draw(results, arguments.out / "parity.png", parity, "neighbours in the parity")
-    print(markdown(results, datasets))
+    results = collected(runs, chosen(runs, epochs), datasets)
+    write_atomic(arguments.out / "information.json", dumps(results))
+    present(arguments.out, arguments.images)
 
 
 if __name__ == "__main__":

@@ -57,23 +57,23 @@ def subjects(graph: Graph, device: torch.device) -> dict[str, Callable[[], Modul
         if backend != "reference" and status.available and (backend == "triton") <= (device.type == "cuda"):
             if backend == "cpu" and device.type != "cpu":
                 continue
-            build = functools.partial(GOATConv, features, WIDTH, HEADS, backend=backend)
+            build = functools.partial(GOATConv.paper, features, WIDTH, HEADS, backend=backend)
             found[f"GOATConv {backend}"] = found[f"GOATConv {backend}{NEW_GRAPH}"] = build
     steps = graph.edge_index.size(1) * HEADS
     if device.type == "cpu" and steps > PACKED_STEPS:
-        found["packed nn.LSTM, one head"] = lambda: GOATConv(features, WIDTH, 1, rnn=packed)
+        found["packed nn.LSTM, one head"] = lambda: GOATConv.paper(features, WIDTH, 1, rnn=packed)
         for name in [name for name in found if name.startswith("GOATConv") and NEW_GRAPH not in name]:
             backend = name.split()[1]
-            found[f"{name}, one head"] = lambda backend=backend: GOATConv(features, WIDTH, 1, backend=backend)
+            found[f"{name}, one head"] = lambda backend=backend: GOATConv.paper(features, WIDTH, 1, backend=backend)
     elif graph.largest_degree > PACKED_LONGEST:
         found["packed nn.LSTM"] = f"a sequence of {graph.largest_degree + 1} steps takes minutes"
     else:
-        found["packed nn.LSTM"] = lambda: GOATConv(features, WIDTH, HEADS, rnn=packed)
+        found["packed nn.LSTM"] = lambda: GOATConv.paper(features, WIDTH, HEADS, rnn=packed)
     gigabytes = graph.num_nodes * (graph.largest_degree + 1) * 6 * WIDTH * 4 / 1e9
     if gigabytes > PADDED_GIGABYTES:
         found["padded nn.LSTM"] = f"one head's padded states take {gigabytes:.0f} GB"
     else:
-        found["padded nn.LSTM"] = lambda: GOATConv(features, WIDTH, HEADS, rnn=Padded)
+        found["padded nn.LSTM"] = lambda: GOATConv.paper(features, WIDTH, HEADS, rnn=Padded)
     return found
 
 

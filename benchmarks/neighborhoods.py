@@ -1,14 +1,17 @@
 """How much of what neighbours tell is synergistic, on the paper's tasks and graphs.
 
-    python benchmarks/neighborhoods.py --out results/information --data-dir DATA
+    python benchmarks/neighborhoods.py --data-dir DATA
+    python benchmarks/neighborhoods.py --draw
 
 Estimates the decomposition on every dataset with every way to group the neighbours, as ``goat pid`` does. Writes
-``neighborhoods.json`` and ``neighborhoods.md``.
+``neighborhoods.json`` and ``neighborhoods.md`` to ``--out``, and the figure that the documentation shows of them,
+``information-neighborhoods.png``, to ``--images``. With ``--draw`` the last two follow from the first alone.
 """
 
 import argparse
 import dataclasses
 import datetime
+import hashlib
 import json
 import os
 import platform
@@ -20,23 +23,29 @@ from typing import Any
 
 import torch
 
-from torch_goat.cli.pid import by_degree, measured
-from torch_goat.datasets import load
+from torch_goat.cli.subject import by_degree, measured, named
 from torch_goat.files import write_atomic
 from torch_goat.information import SmallSampleWarning
+from torch_goat.information.charts import stacked_bars
 
 DATASETS = {"top2": "max", "betweenness-100": "mean", "cora-content": "mean", "citeseer": "mean", "computers": "mean"}
 """The datasets, and what of a group is taken."""
 
 
 def row(dataset: str, groups: str, pool: str, data_dir: Path | None) -> dict[str, Any]:
-    data = load(dataset, data_dir=data_dir)
+    subject = named(dataset, data_dir=data_dir)
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)
-        found = measured(dataset, data, groups=groups, pool=pool)
+        found = measured(subject, groups=groups, pool=pool)
     seconds = time.perf_counter() - start
-    about = {"dataset": dataset, "groups": groups, "pool": pool, "degree": by_degree(data, ""), "seconds": seconds}
+    about = {
+        "dataset": dataset,
+        "groups": groups,
+        "pool": pool,
+        "degree": by_degree(subject.data, ""),
+        "seconds": seconds,
+    }
     return about | dataclasses.asdict(found) | {"counted": found.counted}
 
 
@@ -65,13 +74,33 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def present(out: Path, images: Path) -> None:
+    """The table and the figure of the results that are written down; the figure says of which."""
+    text = (out / "neighborhoods.json").read_text()
+    results, source = json.loads(text), f"SHA-256 of neighborhoods.json: {hashlib.sha256(text.encode()).hexdigest()}"
+    write_atomic(out / "neighborhoods.md", markdown(results))
+    bars = {}
+    for one in results["rows"]:
+        first, second = one["unique"]
+        parts = {"unique 1": first, "unique 2": second, "redundancy": one["redundancy"], "synergy": one["synergy"]}
+        bars[f"{one['dataset']}, {one['groups']}"] = {name: part["value"] for name, part in parts.items()}
+    title = "What two groups of neighbours tell of the label"
+    stacked_bars(images / "information-neighborhoods.png", title, bars, source)
+    print(markdown(results))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/information"), help="where results are written")
+    parser.add_argument("--images", type=Path, default=Path("docs/images"), help="where the figure is written")
+    parser.add_argument("--draw", action="store_true", help="estimate nothing, draw the results that are in --out")
     parser.add_argument("--data-dir", type=Path, help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
     parser.add_argument("--groups", default="features,random,order", help="by comma, of features, random, order")
     parser.add_argument("--datasets", default=",".join(DATASETS), help="by comma")
     arguments = parser.parse_args()
+    if arguments.draw:
+        present(arguments.out, arguments.images)
+        return
     torch.set_num_threads(1)
     rows = []
     for dataset in arguments.datasets.split(","):
@@ -88,8 +117,7 @@ def main() -> None:
         "rows": rows,
     }
     write_atomic(arguments.out / "neighborhoods.json", json.dumps(results, indent=1) + "\n")
-    write_atomic(arguments.out / "neighborhoods.md", markdown(results))
-    print(markdown(results))
+    present(arguments.out, arguments.images)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,13 @@
 
 Trains GOAT as the paper's equations have it, with one change at a time and with several, and the strongest baselines in
 the same set-up. Every run has a folder below ``--out``; what is there is not run again, so that the whole can be
-stopped and continued, on another machine too. Writes ``remedies.json`` and ``remedies.md``.
+stopped and continued, on another machine too. Writes ``remedies.json``, ``remedies.md`` and ``remedies.png`` from all
+runs that are there.
+
+    python benchmarks/remedies.py --start --out build/remedies
+
+Measures what the RNN is given before training, with the paper's layer and with each remedy that changes it; writes
+``start.json`` and ``start.md``.
 """
 
 import argparse
@@ -17,43 +23,50 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import torch
+from torch import Tensor
 from tqdm import tqdm
 
+from torch_goat.datasets import load
 from torch_goat.models import ModelOptions
+from torch_goat.nn import GOATConv
 from torch_goat.training import Event, Experiment, Interrupted, PlannedRun, TrainingOptions, finished, run_plan
 
 SEEDS = range(5)
+EXACT: dict[str, Any] = {"mean_residual": False, "rnn_init": "uniform"}  # as the paper has it, and not the default
 
 # The set-up of each task: what every variant of it shares.
 TASKS = {
     "cora-content": Experiment(
         "cora-content",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat"),
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat", **EXACT),
         training=TrainingOptions(epochs=300, patience=100),
     ),
     "citeseer": Experiment(
         "citeseer",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat"),
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat", **EXACT),
         training=TrainingOptions(epochs=300, patience=100),
     ),
     "top2": Experiment(
         "top2",
-        model=ModelOptions(hidden_channels=32, heads=1, dropout=0.0, last="gcn"),
+        model=ModelOptions(hidden_channels=32, heads=1, dropout=0.0, last="gcn", **EXACT),
         training=TrainingOptions(epochs=400, patience=0, learning_rate=0.01, weight_decay=0.0),
     ),
     "effective-size-100": Experiment(
         "effective-size-100",
-        model=ModelOptions(input_channels=64, hidden_channels=64, last_channels=64, heads=4, dropout=0.0, last="gat"),
+        model=ModelOptions(
+            input_channels=64, hidden_channels=64, last_channels=64, heads=4, dropout=0.0, last="gat", **EXACT
+        ),
         training=TrainingOptions(epochs=500, patience=0, weight_decay=0.0),
     ),
     "computers": Experiment(
         "computers",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn"),
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn", **EXACT),
         training=TrainingOptions(epochs=200, patience=0),
     ),
     "cs": Experiment(
         "cs",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn"),
+        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn", **EXACT),
         training=TrainingOptions(epochs=150, patience=0),
     ),
 }
@@ -66,9 +79,10 @@ TOGETHER: dict[str, Any] = {
     "residual": True,
     "attention_dropout": 0.3,
 }
+DEFAULT: dict[str, Any] = {"rnn_init": "orthogonal", "mean_residual": True}
 # Name -> what differs from the task's set-up, in the model and in the training.
 VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "the paper's equations": ({"name": "goat-paper"}, {}),
+    "the paper's equations": ({"name": "goat-paper"} | DEFAULT, {}),  # which it does not read
     "with a bias": ({}, {}),
     "scaled by size": ({"scaling": "size"}, {}),
     "normalised states": ({"state_norm": True}, {}),
@@ -86,6 +100,12 @@ VARIANTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "together": (TOGETHER, {}),
     "together, decay spares the RNN": (TOGETHER, {"decay_recurrent": False}),
     "together, two GOAT layers": (TOGETHER | {"last": "goat"}, {}),
+    "default": (DEFAULT, {}),
+    "default, scaled by size": (DEFAULT | {"scaling": "size"}, {}),
+    "default, two GOAT layers": (DEFAULT | {"last": "goat"}, {}),
+    "default, residual": (DEFAULT | {"residual": True}, {}),
+    "default, residual, scaled by size": (DEFAULT | {"residual": True, "scaling": "size"}, {}),
+    "default, residual, two GOAT layers": (DEFAULT | {"residual": True, "last": "goat"}, {}),
     **{
         f"together without {key}": ({name: value for name, value in TOGETHER.items() if name != key}, {})
         for key in TOGETHER
@@ -131,9 +151,9 @@ def plan(out: Path, tasks: list[str]) -> list[PlannedRun]:
             out / task / name.replace(" ", "-").replace(",", "").replace("'", "") / str(seed),
             replace(experiment, seed=seed, index=seed if task in several else 0),
         )
+        for seed in SEEDS  # outermost, so that a part of the plan is a fair one
         for task in tasks
         for name, experiment in experiments(task).items()
-        for seed in SEEDS
     ]
 
 
@@ -170,6 +190,78 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
+LABELS = {
+    "cora-content": "Cora",
+    "citeseer": "CiteSeer",
+    "top2": "Top-2 pooling",
+    "effective-size-100": "effective size",
+    "computers": "Computers",
+    "cs": "CS",
+}
+
+
+def figure(rows: list[dict[str, Any]], path: Path) -> None:
+    """Every variant's mean beside that of the paper's equations, a panel for each task."""
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(row["variant"] for row in rows))[::-1]
+    drawing = Figure(figsize=(13, 9), layout="constrained")
+    panels = drawing.subplots(1, len(LABELS), sharey=True)
+    for panel, (task, label) in zip(panels, LABELS.items(), strict=True):
+        found = {row["variant"]: row for row in rows if row["task"] == task and row["values"]}
+        scale = 100 if next(iter(found.values()))["metric"] == "accuracy" else 1
+        for place, name in enumerate(names):
+            if name in found:
+                values = [scale * value for value in found[name]["values"]]
+                color = "tab:orange" if name in BASELINES else "tab:blue"
+                error = stdev(values) if len(values) > 1 else 0.0
+                panel.errorbar(mean(values), place, xerr=error, fmt="o", color=color, markersize=4, linewidth=1)
+        panel.axvline(scale * mean(found["the paper's equations"]["values"]), color="gray", linewidth=0.8)
+        panel.set_title(label)
+        panel.set_xlabel("accuracy (%)" if scale == 100 else "MSE (log scale)")
+        if scale == 1:
+            panel.set_xscale("log")
+        panel.set_yticks(range(len(names)), names)
+        panel.grid(axis="y", linewidth=0.3)
+    drawing.suptitle("Test nodes: mean and standard deviation over seeds; the line is the paper's equations")
+    drawing.savefig(path, dpi=110)
+
+
+def start(data_dir: str | None) -> list[dict[str, Any]]:
+    """The root mean square of what the RNN reads and gives before training, in the first layer on Cora."""
+    data = load("cora-content", data_dir=data_dir)
+    variants = {name: VARIANTS[name][0] for name in STARTS} | {"raw features": {}}
+    rows = []
+    for name, options in variants.items():
+        x = (data.x > 0).float() if name == "raw features" else data.x
+        options = {key: value for key, value in (EXACT | options).items() if key != "attention_dropout"}
+        torch.manual_seed(0)
+        layer = GOATConv(x.size(1), 8, 8, bias=False, **options)
+        read: list[Tensor] = []
+        layer.rnn.register_forward_pre_hook(lambda _, args: read.append(_tokens(*args)))  # noqa: B023 (called at once)
+        out = layer(x, data.edge_index)
+        rows.append({"variant": name, "read": _rms(read[0]), "given": _rms(out)})
+    return rows
+
+
+STARTS = ("with a bias", "scaled by size", "normalised states", "orthogonal weights", "mean residual", "together")
+
+
+def _tokens(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
+    """The scaled states that the RNN reads ``[K, E, C]``."""
+    return torch.stack([z[source[head], head] * weight[head].unsqueeze(-1) for head in range(source.size(0))])
+
+
+def _rms(value: Tensor) -> float:
+    return float(value.detach().square().mean().sqrt())
+
+
+def start_markdown(rows: list[dict[str, Any]]) -> str:
+    lines = ["| variant | the RNN reads (rms) | the layer gives (rms) |", "|---|---:|---:|"]
+    lines += [f"| {row['variant']} | {row['read']:.4f} | {row['given']:.4f} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/remedies"), help="where runs and results are written")
@@ -178,7 +270,14 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--jobs", type=int, default=0, help="runs at a time")
     parser.add_argument("--seconds", type=float, help="stop as Ctrl-C does after this time")
+    parser.add_argument("--start", action="store_true", help="measure the layers before training instead")
     arguments = parser.parse_args()
+    if arguments.start:
+        before = start(arguments.data_dir)
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        (arguments.out / "start.json").write_text(json.dumps(before, indent=1) + "\n")
+        (arguments.out / "start.md").write_text(start_markdown(before))
+        return print(start_markdown(before))
     tasks = arguments.tasks.split(",")
     runs = plan(arguments.out, tasks)
     if arguments.seconds:
@@ -200,7 +299,8 @@ def main() -> None:
     rows = summary(arguments.out, tasks)
     (arguments.out / "remedies.json").write_text(json.dumps(rows, indent=1) + "\n")
     (arguments.out / "remedies.md").write_text(markdown(rows))
-    print(markdown(rows))
+    figure(rows, arguments.out / "remedies.png")
+    return print(markdown(rows))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+from tests.postgres import database, postgres  # noqa: F401 (fixtures)
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; some tests press Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -22,6 +22,7 @@ LINE = [
     "datasets",
     "tabular",
     "loader",
+    "stores",
     "training",
     "information",
     "recipes",

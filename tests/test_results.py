@@ -108,6 +108,41 @@ def test_an_epoch_costs_what_it_is_said_to() -> None:
     assert all(row["times_step_and_evaluation"] <= 1.05 for row in epochs().values())
 
 
+def test_reports_and_tables_take_what_they_are_said_to() -> None:
+    report, tables = (
+        json.loads((RESULTS / "2026-11-15-cpu-1-thread" / f"{name}.json").read_text())["rows"][0]
+        for name in ("report", "tables")
+    )
+    assert report["nodes"] == report["neighbourhoods in the page"] == 13752
+    assert (report["contributions of"], report["neighbours shown"]) == (200, 200)
+    assert report["seconds"] <= 60
+    assert report["megabytes"] <= 10
+    slowest = max(report["search, slowest (ms)"], report["head, slowest (ms)"])
+    assert slowest <= 100
+    page = " ".join((ROOT / "docs/report.md").read_text().split())
+    assert f"one thread takes {report['seconds']:.1f} s for a page of {report['megabytes']:.1f} MB" in page
+    assert (
+        f"the hub, which has {report['neighbours of the hub']:,}, within {report['search, median (ms)']:.0f} ms" in page
+    )
+    assert f"within {report['head, median (ms)']:.0f} ms after a switch" in page
+    assert f"the slowest of 40 within {slowest:.0f} ms" in page
+    assert tables["edges"] == 1_000_000
+    assert tables["seconds"] <= 10
+    own = " ".join((ROOT / "docs/own-graph.md").read_text().split())
+    assert f"{tables['nodes']:,} nodes of eleven columns load in {tables['seconds']:.1f} s" in own
+
+
+def test_the_page_says_what_the_default_adds_to_the_paper_s_layer() -> None:
+    rows = json.loads((RESULTS / "2026-11-15-h200-scale" / "scale-arxiv.json").read_text())["rows"]
+    default, paper = (
+        next(row for row in rows if row["network"] == f"{name}, GATConv") for name in ("GOATConv", "GOATConv.paper")
+    )
+    page = " ".join((ROOT / "docs/performance.md").read_text().split())
+    with_it, without = (f"{row['ms']:.1f} ms and {row['gigabytes']:.1f} GB" for row in (default, paper))
+    assert f"takes {with_it} with it, {without} without it" in page
+    assert f"about {10 * round(10 * (default['ms'] / paper['ms'] - 1))} %" in (ROOT / "README.md").read_text()
+
+
 def test_the_sampler_is_as_fast_as_is_said() -> None:
     rows = json.loads((RESULTS / "2026-11-15-cpu-1-thread" / "sampling.json").read_text())["seeds"]
     compiled = [row for row in rows if row["way"] == "compiled"]

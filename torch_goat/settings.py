@@ -24,7 +24,7 @@ class SettingsError(ValueError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """``" (did you mean 'heads'?)"``, or the whole list if nothing is near."""
-    known = sorted(known)
+    known = sorted(filter(None, known))
     close = difflib.get_close_matches(name, known, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}."
 

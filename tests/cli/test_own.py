@@ -104,8 +104,29 @@ def test_without_a_model_three_are_compared_on_the_same_splits(goat: Goat, table
     configs = [settings.read(Experiment, path / "config.toml") for path in sorted(Path("all").iterdir())]
     assert {(one.index, one.seed) for one in configs} == {(0, 0), (1, 1)}
     assert len({one.tables for one in configs}) == 1
+    recorded = {one.model.name: one.training.record_orderings for one in configs}
+    assert recorded == {"goat": (0,), "gat": (), "sage-mean": ()}  # of those epochs that two leave
+    assert "Kendall's tau of the order with that of another epoch" in goat("explain", "all/goat-0", "--node", "a").out
     for command in (f"predict {best}", "explain all/goat-", "report all "):
         assert f"  goat {command}" in ended.out
+
+
+def test_orders_that_are_asked_for_are_those_of_goat(goat: Goat, tables: list[str]) -> None:
+    ended = goat("train", *tables, *FAST, "--set", "record_orderings=[1,3]", "--repeats", "1", "--out", "all")
+    assert ended.code == 0, ended.err
+    assert sorted(path.name for path in Path("all").glob("*/orderings/*")) == [
+        "epoch-1-layer-1.safetensors",
+        "epoch-3-layer-1.safetensors",
+    ]
+
+
+def test_a_graph_without_edges_is_explained_and_reported(goat: Goat, tmp_path: Path) -> None:
+    write(tmp_path, edges="source,target\n")
+    trained = goat("train", "nodes.csv", "edges.csv", "--target", "label", "--model", "goat", *FAST, "--out", "run")
+    assert trained.code == 0, trained.err
+    assert "0 neighbours" in goat("explain", "run", "--node", "a").out
+    assert goat("report", "run", "-o", "report.html").code == 0
+    assert "there is no order to compare" in Path("report.html").read_text()
 
 
 def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_read_them(
@@ -158,12 +179,22 @@ def test_the_example_is_what_its_script_draws(tmp_path: Path) -> None:
         assert (tmp_path / name).read_bytes() == (VILLAGE / name).read_bytes()
 
 
-def test_a_damaged_run_is_one_sentence(goat: Goat, tables: list[str]) -> None:
-    goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
-    Path("run/model.safetensors").write_bytes(b"rubbish")
-    ended = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
-    assert (ended.code, ended.err.count("\n")) == (1, 1)
-    assert "the run folder run is damaged" in ended.err
+def test_a_damaged_run_is_one_sentence_that_names_the_file(goat: Goat, tables: list[str]) -> None:
+    goat("train", *tables, "--model", "goat", *FAST, "--out", "run")
+    files = ["config.toml", "result.json", "schema.json", "model.safetensors", "metrics.csv"]
+    for name in [*files, "orderings/epoch-0-layer-1.safetensors"]:
+        path = Path("run") / name
+        whole = path.read_bytes()
+        for content in (b"", b"\x80\x04rubbish", whole[: len(whole) // 2]):
+            path.write_bytes(content)
+            ended = goat("report", "run", "-o", "out.html")
+            assert (ended.code, ended.err.count("\n")) == (1, 1), ended.err
+            assert f" is damaged ({name}: " in ended.err
+            if name == "model.safetensors":
+                ended = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
+                assert f"the run folder run is damaged ({name}: " in ended.err
+        path.write_bytes(whole)
+    assert not Path("out.html").exists()
     assert not Path("out.csv").exists()
     shutil.rmtree("run")
     assert "run is no run folder" in goat("predict", "run", "nodes.csv", "edges.csv").err

@@ -1,8 +1,11 @@
+import re
 from pathlib import Path
 
 import pytest
 
 from torch_goat.cli.app import run
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -50,28 +53,89 @@ def test_real_labels_are_binned_and_a_small_sample_is_said_to_be_small(capsys: p
 
 
 def test_the_learned_order(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch_goat.cli import pid
+    from torch_goat.cli import subject
 
-    monkeypatch.setattr(pid, "ORDER_EPOCHS", 2)
+    monkeypatch.setattr(subject, "ORDER_EPOCHS", 2)
     code, out, err = goat(capsys, "top2", "--groups", "order", "--pool", "max", "--bins", "3")
     assert code == 0, err
     assert "groups order" in out
+
+
+def test_the_first_command_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    (command,) = re.findall(r"```sh\ngoat pid (examples.*)\n```", (ROOT / "docs" / "information.md").read_text())
+    Path("examples").symlink_to(ROOT / "examples")
+    code, out, err = goat(capsys, *command.split())
+    assert code == 0, err
+    assert "240 nodes, groups features" in out
+    assert Path("pid-village.png").exists()
+
+
+@pytest.fixture
+def tables() -> list[str]:
+    """Tables whose hubs join if one of two leaves is old and not both are; two hubs say nothing of it."""
+    nodes, edges = ["id,age,joins"], ["source,target"]
+    for number in range(80):
+        first, second = number % 2, number // 2 % 2
+        label = "" if number < 2 else "yes" if first != second else "no"
+        nodes += [f"h{number},50,{label}", f"y{number},{10.5 + first},", f"o{number},{90.5 + second},"]
+        edges += [f"h{number},y{number}", f"h{number},o{number}"]
+    Path("nodes.csv").write_text("\n".join(nodes))
+    Path("edges.csv").write_text("\n".join(edges))
+    return ["nodes.csv", "edges.csv", "--target", "joins"]
+
+
+def test_a_graph_of_ones_own(capsys: pytest.CaptureFixture[str], tables: list[str]) -> None:
+    code, out, err = goat(capsys, *tables, "--bins", "4", "--chart", "a.png", "--models", "gin")
+    assert code == 0, err
+    assert "240 nodes, 160 undirected edges" in out
+    assert "162 nodes have no 'joins'" in out
+    assert "78 nodes, groups features" in out  # those with a label
+    assert "2 x 2 x 2 symbols" in out
+    synergy = next(line.split() for line in out.splitlines() if line.split()[:1] == ["synergy"])
+    assert float(synergy[1]) == pytest.approx(1, abs=0.1)
+    assert "Captured by models on the test nodes" in out
+    assert Path("a.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "a.png is there already"),
+        (["--groups", "roles"], "needs a task of known information"),
+        (["--target-bins", "2"], "has classes; leave it out"),
+        (["--target", "wishes"], "wishes"),
+        (["--target", "age", "--models", "gin"], "has real labels; leave --models out"),
+    ],
+)
+def test_what_a_graph_of_ones_own_does_not_allow(
+    capsys: pytest.CaptureFixture[str], tables: list[str], arguments: list[str], message: str
+) -> None:
+    Path("a.png").touch()
+    chart = ["--chart", "b.png" if arguments else "a.png"]
+    code, _, err = goat(capsys, *tables, *arguments, *chart)
+    assert code in (1, 2)
+    assert message in err
+    assert "Traceback" not in err
+    assert {path.name for path in Path().iterdir()} == {"nodes.csv", "edges.csv", "a.png"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["xo"], "there is no dataset 'xo'"),
-        (["xor", "--groups", "role"], "there are no groups 'role'; did you mean 'roles'?"),
+        (["xor", "--groups", "role"], "there is no --groups role; did you mean 'roles'?"),
         (["top2", "--groups", "roles"], "needs a task of known information, but top2 is none"),
         (["xor", "--models", "gim"], "there is no model 'gim'; did you mean 'gin'?"),
         (["betweenness-100", "--models", "gin"], "betweenness-100 has real labels"),
         (["betweenness-100", "--groups", "order"], "betweenness-100 has real labels"),
-        (["xor", "--values", "size"], "--values size is unknown"),
-        (["xor", "--measure", "brojo"], "measure='brojo' is unknown; did you mean 'broja'?"),
-        (["top2", "--pool", "sum"], "pool='sum' is unknown"),
+        (["xor", "--values", "size"], "there is no --values size; known are degree, features."),
+        (["xor", "--measure", "brojo"], "there is no --measure brojo; did you mean 'broja'?"),
+        (["top2", "--pool", "sum"], "there is no --pool sum; known are max, mean."),
+        (["xor", "--bins", "3"], "--bins 3 has nothing to cut"),
+        (["top2", "--target-bins", "3"], "--target-bins 3 is for real labels, but top2 has classes"),
         (["xor", "--index", "10"], "xor has indices 0 to 9"),
         (["xor", "--chart", "chart.gif"], "must end in .png, .svg or .pdf"),
+        (["top2", "--target", "label"], "--target is for a graph of yours"),
         (["top2", "--bins", "400"], "the alphabet is too large for the sample"),
     ],
 )

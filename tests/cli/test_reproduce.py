@@ -210,3 +210,44 @@ def test_recipes_can_be_printed_copied_and_given_found_settings(goat, tmp_path: 
     mine = read_recipe(write(tmp_path, shown, "mine.toml"))
     assert mine.options("gat", "top2") == (found.model, found.training)
     assert mine.options("gcn", "top2") == read_recipe("table1").options("gcn", "top2")
+
+
+def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_this_process(runs, *, on_event, **_: object) -> list[Event]:
+        ends = []
+        for index, (folder, experiment) in enumerate(runs):
+            ends.append(Event("finished", index, result=train(experiment, folder, device="cpu")))
+            on_event(ends[-1])
+        return ends
+
+    write(tmp_path, f"{TINY}\n[search.space]\nlearning_rate = [0.001, 0.1]\n")
+    asked = ("reproduce", "tiny.toml", "--only", "gcn,gat", "--datasets", "size")
+    monkeypatch.setattr(reproduce, "run_plan", in_this_process)
+    ended = goat(*asked, "--search", "3")
+    assert ended.code == 0, ended.err
+    assert "the best of 3 trials" in " ".join(ended.out.split())
+    found = read_recipe("results/tiny.toml")
+    for row in ("gcn", "gat"):
+        values = {}
+        for number in range(3):
+            folder = Path("results/tiny/search/size", row, str(number), "0")
+            values[number] = json.loads((folder / "result.json").read_text())["metrics"]["val"]["mse"]
+        best = min(values, key=values.__getitem__)
+        trial = settings.read(Experiment, f"results/tiny/search/size/{row}/{best}/0/config.toml")
+        assert found.options(row, "size") == (trial.model, trial.training)
+        assert settings.read(Experiment, f"results/tiny/size/{row}/1/config.toml").training == trial.training
+    # From the lines alone the same table comes out, and nothing is run.
+    Path("results/tiny").rename("elsewhere")
+    monkeypatch.setattr(reproduce, "run_plan", no_training)
+    again = goat(*asked)
+    assert (again.code, again.out) == (0, ended.out)
+    refused = goat(*asked, "--search", "4")
+    assert refused.code == 2
+    assert "results/tiny is a search with 3 trials for each cell; choose another --out." in refused.err
+
+
+def test_a_search_is_not_mixed_with_other_settings(goat, tmp_path: Path, done) -> None:
+    assert goat("reproduce", "tiny.toml").code == 0
+    ended = goat("reproduce", "tiny.toml", "--search", "2")
+    assert ended.code == 2
+    assert "results/tiny has runs whose settings were not searched; choose another --out." in ended.err

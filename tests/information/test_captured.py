@@ -24,6 +24,8 @@ def test_bits_of_predictions() -> None:
 def test_a_label_for_each_prediction() -> None:
     with pytest.raises(ValueError, match="got 3 and 2"):
         captured_information([0, 1, 1], [0, 1])
+    with pytest.raises(ValueError, match="the label of 2 nodes is missing"):
+        captured_information([0, 1, 1], [0, -1, -1])
 
 
 def test_a_trained_sum_captures_xor_and_a_network_without_neighbours_nothing() -> None:

@@ -13,7 +13,12 @@ def test_quantiles_are_of_equal_size_and_in_order() -> None:
 
 
 def test_equal_values_share_a_bin() -> None:
-    assert quantile_bins([0, 0, 0, 0, 0, 0, 1, 2], 4).tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
+    assert quantile_bins([0, 0, 0, 0, 0, 0, 1, 2], 2).tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
+    assert quantile_bins([0, 0, 0, 0, 0, 0, 1, 2, 3, 4], 4).tolist() == [0, 0, 0, 0, 0, 0, 1, 2, 2, 2]
+
+
+def test_few_values_are_a_bin_each() -> None:
+    assert quantile_bins([0, 0, 0, 0, 0, 0, 1, 2], 4).tolist() == [0, 0, 0, 0, 0, 0, 1, 2]
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

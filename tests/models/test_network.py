@@ -208,7 +208,7 @@ def test_reset_draws_anew_and_forgets_statistics(name: str) -> None:
     for key, value in model.state_dict().items():
         if torch.unique(fresh[key]).numel() == 1:  # zeros, ones, counts, mean degrees
             assert torch.equal(value, fresh[key]), key
-        else:
+        elif not key.endswith("bias_ih"):  # zeros, but for an open forget gate
             assert not bool((value == 5).any()), key
             assert not torch.equal(value, fresh[key]), key
 

@@ -32,7 +32,7 @@ ROWS = {
     ("fixed-orderings", "goat"): ["83.36 0.42", "90.64 0.40"],
     ("fixed-orderings", "goat-fixed-0"): ["81.56 0.19", "90.48 0.29"],
     ("fixed-orderings", "goat-fixed-500"): ["82.27 0.34", "90.50 0.49"],
-    ("gat-vs-gatv2", "goat-gatv2"): [
+    ("gatv2", "goat-gatv2"): [
         "83.1", "69.3", "91.28 1.75", "67.34 5.24", "0.0038 0.0022", "0.0006 0.0001", "0.0013 0.0008", "0.0001 0.000037"
     ],
     ("janossy", "janossy-15-5"): ["80.8", "65.8", "87.15 1.86"],
@@ -55,22 +55,23 @@ def test_rows_have_the_papers_numbers(table: str, row: str) -> None:
 @pytest.mark.parametrize(
     ("table", "rows", "columns", "runs"),
     [
-        ("table1", 7, 5, 10), ("table2", 10, 8, 10), ("arxiv", 4, 1, 10), ("fixed-orderings", 5, 2, 3),
-        ("gat-vs-gatv2", 2, 8, 10), ("janossy", 6, 3, 10), ("heads", 4, 3, 10), ("heterophilous", 7, 3, 10),
+        ("table1", 9, 5, 10), ("table2", 11, 8, 10), ("arxiv", 4, 1, 10), ("fixed-orderings", 5, 2, 3),
+        ("gatv2", 2, 8, 10), ("janossy", 6, 3, 10), ("heads", 4, 3, 10), ("heterophilous", 8, 3, 10),
     ],
 )  # fmt: skip
 def test_every_cell_of_the_paper_is_there(table: str, rows: int, columns: int, runs: int) -> None:
     recipe = read_recipe(table)
     assert (len(recipe.rows), len(recipe.columns)) == (rows, columns)
-    assert all(recipe.published(row, column) for row in recipe.rows for column in recipe.columns)
+    rows_of_the_paper = recipe.rows.keys() - {"goat-paper"} - ({"sage-max"} if table == "table1" else set())
+    assert all(recipe.published(row, column) for row in rows_of_the_paper for column in recipe.columns)
     assert len(plan(recipe)) == rows * columns * runs
 
 
 def test_there_is_a_recipe_for_each_table() -> None:
-    assert len(RECIPES) == 8
+    assert len(RECIPES.keys() - {"tuned"}) == 8  # that one is another paper's
 
 
-@pytest.mark.parametrize("table", RECIPES)
+@pytest.mark.parametrize("table", sorted(RECIPES.keys() - {"tuned"}))
 def test_training_is_the_papers(table: str) -> None:
     recipe = read_recipe(table)
     expected = TrainingOptions(epochs=1000, learning_rate=0.005, weight_decay=5e-4, patience=250)
@@ -143,7 +144,7 @@ def test_second_layers_and_widths_are_those_of_the_papers_source() -> None:
     assert table2.options("goat-rnn", "photo")[0].head_pooling == "sum"
 
 
-@pytest.mark.parametrize("table", RECIPES)
+@pytest.mark.parametrize("table", sorted(RECIPES.keys() - {"tuned"}))
 def test_columns_have_the_papers_splits(table: str) -> None:
     for column in read_recipe(table).columns.values():
         sizes = DATASETS[column.dataset].protocols[column.split or DATASETS[column.dataset].default_split].sizes

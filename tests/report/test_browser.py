@@ -102,7 +102,7 @@ def search(page: Any, text: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_opens_without_an_error(open_page: Any, scheme: str) -> None:
     page = open_page("plain.html", color_scheme=scheme)
-    assert page.locator("figure svg").count() == 7
+    assert page.locator("figure svg").count() == 6
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}[scheme]
     axis = page.evaluate("getComputedStyle(document.querySelector('figure svg text')).fill")
@@ -123,7 +123,7 @@ def test_search_and_head_switch(open_page: Any, pages: Path) -> None:
             for head in range(ordering.heads):
                 page.locator("#heads input").nth(number).check()
                 assert neighbors(page) == [str(one) for one in ordering.neighbors(node, head).tolist()]
-                weights = [float(text) for text in page.locator("#neighbors .bar span").all_inner_texts()]
+                weights = [float(text) for text in page.locator("#neighbors td.weight").all_inner_texts()]
                 expected = ordering.weights(node, head).tolist()
                 assert weights == pytest.approx(expected, abs=0.01)
                 number += 1
@@ -146,7 +146,7 @@ def test_contributions_are_shown_for_chosen_nodes_alone(open_page: Any) -> None:
     page = open_page("plain.html")
     search(page, "7")
     assert page.locator("#neighbors td.effect").count() == len(neighbors(page))
-    assert "log-odds of the predicted class" in page.inner_text("#neighbors thead")
+    assert "contribution (log-odds)" in page.inner_text("#neighbors thead")
     search(page, "11")
     assert page.locator("#neighbors td.effect").count() == 0
     assert "not computed for this node" in page.inner_text("#shown")
@@ -200,6 +200,8 @@ def test_everything_works_by_keyboard(open_page: Any) -> None:
     assert page.locator("#heads input").nth(1).is_checked()
     assert sorted(neighbors(page)) == sorted(before)
     page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "2 nodes with contributions"
+    page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.tagName") == "BUTTON"
     page.focus("#search")
     page.keyboard.type("nobody")
@@ -212,7 +214,7 @@ def test_everything_works_by_keyboard(open_page: Any) -> None:
 def test_nothing_is_wider_than_a_phone(open_page: Any, name: str) -> None:
     page = open_page(name, viewport={"width": 360, "height": 740}, is_mobile=True, has_touch=True)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    page.locator("#neighbors button").first.tap()
+    page.locator("#neighbors a").first.tap()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 

@@ -120,7 +120,7 @@ def test_hostile_names_are_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_charts_have_axes_with_names_and_units(folder: Path) -> None:
     text = Page(report(folder / "goat-0")).text
     for label in (
-        "test accuracy (%)", "epoch", "loss", "predicted class (number of nodes)", "right (%)",
+        "test accuracy (%)", "epoch", "cross-entropy (nats)", "predicted class (number of nodes)", "right (%)",
         "confidence: probability of the predicted class (%)", "degree (number of neighbours)",
         "Kendall's tau (−1 to 1)",
     ):  # fmt: skip

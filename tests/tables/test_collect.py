@@ -3,7 +3,7 @@ from pathlib import Path
 
 from tests.recipes.recipes import write
 from torch_goat.recipes import plan, read_recipe
-from torch_goat.tables import collect
+from torch_goat.tables import Ledger, collect
 from torch_goat.training import train
 
 
@@ -18,7 +18,7 @@ def test_results_come_from_the_folders_of_the_same_experiment(tmp_path: Path) ->
     damaged = tmp_path / "table/pooling/gcn/0"
     train(by_folder["pooling/gcn/0"].experiment, damaged, device="cpu")
     (damaged / "result.json").write_text('{"metrics"')
-    scores, problems = collect(runs, tmp_path / "table")
+    scores, problems, devices = collect(runs, Ledger(tmp_path / "table"))
 
     def test_metric(run_folder: str, metric: str) -> float:
         return json.loads((tmp_path / "table" / run_folder / "result.json").read_text())["metrics"]["test"][metric]
@@ -30,3 +30,4 @@ def test_results_come_from_the_folders_of_the_same_experiment(tmp_path: Path) ->
     assert problems.keys() == {("gat", "size"), ("gcn", "pooling")}
     assert "model.name = 'gcn' there, 'gat' here" in problems["gat", "size"]
     assert problems["gcn", "pooling"].startswith(f"{damaged / 'result.json'} is damaged")
+    assert devices.total() == 3

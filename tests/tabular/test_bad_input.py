@@ -25,7 +25,7 @@ def refused(tmp_path: Path, nodes: str | bytes = NODES, edges: str | bytes = EDG
 BAD = {
     "an edge to an unknown node": (
         {"edges": EDGES + "\nj,zoe\n"},
-        "edges.csv, line 13, column 'target': the edge leads to 'zoe', which is no node of nodes.csv",
+        "edges.csv, line 13, column 'target': the edge names 'zoe', which is no node of nodes.csv",
     ),
     "an edge without an end": ({"edges": EDGES + "j,\n"}, "edges.csv, line 12, column 'target': the edge has no node"),
     "duplicate ids": (
@@ -38,7 +38,7 @@ BAD = {
     ),
     "an empty file": ({"nodes": ""}, "nodes.csv, line 1: the file is empty"),
     "an empty file of edges": ({"edges": " \n"}, "edges.csv, line 1: the file is empty"),
-    "a header alone": ({"nodes": "id,label\n"}, "nodes.csv, line 1: there is a header but no row"),
+    "a header alone": ({"nodes": "id,label\n"}, "nodes.csv, line 1: there are columns but no row"),
     "a target with one class": (
         {"nodes": NODES.replace(",no\n", ",yes\n")},
         "nodes.csv, line 2, column 'label': every node is of the one class 'yes'",
@@ -109,6 +109,10 @@ BAD = {
     ),
     "edges without features": ({"edge_features": True}, "edges.csv, line 1: the edges have no columns of features"),
     "a pickle": ({"nodes": pickle.dumps({"a": 1})}, "nodes.csv is a pickle, not a table; such files can execute code"),
+    "a pickle without a mark": (
+        {"nodes": pickle.dumps({"id": [1, 2]}, protocol=0)},
+        "nodes.csv is a pickle, not a table; such files can execute code",
+    ),
     "a NUL": ({"edges": EDGES.encode() + b"a,\0\n"}, "edges.csv, line 12: there is a NUL byte"),
     "a gzip archive": ({"edges": b"\x1f\x8b\x08\x00rest"}, "edges.csv is a gzip archive, not a table; unpack it first"),
     "a document type": (

@@ -77,9 +77,7 @@ def test_new_nodes_are_joined_to_the_training_graph(tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("id,age,town,member\nx,30,Ulm,1\n")
     (tmp_path / "links.csv").write_text("source,target\nx,a\n")
     files = str(tmp_path / "new.csv"), str(tmp_path / "links.csv")
-    with pytest.raises(
-        TableError, match=r"links\.csv, line 2, column 'target': the edge leads to 'a', which is no node"
-    ):
+    with pytest.raises(TableError, match=r"links\.csv, line 2, column 'target': the edge names 'a', which is no node"):
         apply_schema(graph.schema, *files)
     new = apply_schema(graph.schema, *files, join=tables)
     assert new.ids == ("x",)
@@ -123,6 +121,22 @@ def test_regression_is_standardised_by_its_training_part(tmp_path: Path) -> None
     assert "1 nodes have no 'age'; they are neighbours alone." in notes
     assert load_tables(write(tmp_path, target="member", drop=("label",))).schema.classes == ("0", "1")
     assert load_tables(write(tmp_path, target="member", drop=("label",), task="regression")).schema.classes == ()
+
+
+def test_files_that_changed_are_read_again(tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    first, again = load_tables(tables).data, load_tables(tables).data
+    assert again.x is first.x
+    assert again is not first
+    write(tmp_path, NODES.replace("a,30,", "a,3000,"))
+    assert not torch.equal(load_tables(tables).data.x, first.x)
+
+
+def test_nodes_need_no_edges(tmp_path: Path) -> None:
+    data = load_tables(write(tmp_path, edges="source,target\n")).data
+    assert data.edge_index.shape == (2, 0)
+    data = load_tables(write(tmp_path, edges="source,target,weight\n", edge_features=True)).data
+    assert data.edge_index.shape == (2, 0)
 
 
 def test_a_graph_without_features_has_its_degrees(tmp_path: Path) -> None:

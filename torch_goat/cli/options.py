@@ -1,7 +1,7 @@
 """Options that several commands share, checked before any work starts."""
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -64,6 +64,20 @@ Set = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Sets an option of the model or of training; may be repeated."),
 ]
+
+
+def of_yours(name: str, text: str, **more: Any) -> Any:
+    """An option of a graph of one's own, in a panel of the help with its like."""
+    return typer.Option(name, help=text, rich_help_panel="A graph of yours", **more)
+
+
+Edges = Annotated[str, typer.Argument(metavar="[EDGES]", help="The edges of a graph of yours.")]
+Target = Annotated[str, of_yours("--target", "The column of the nodes to predict.")]
+TargetTask = Annotated[str, of_yours("--task", "classification or regression; else the target decides.")]
+NodeNames = Annotated[str, of_yours("--id", "The column that names the nodes; else id, or the first.")]
+Directed = Annotated[bool, of_yours("--directed", "Edges lead from source to target alone.")]
+Category = Annotated[list[str] | None, of_yours("--category", "A column of categories, though of numbers.")]
+Drop = Annotated[list[str] | None, of_yours("--drop", "A column that is no feature; may be repeated.")]
 
 
 def with_precision(assignments: list[str] | None, precision: str | None) -> list[str]:

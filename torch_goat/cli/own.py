@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 MODELS: Final = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE (mean)"}
 UNBALANCED: Final = 3.0  # times the training nodes of the rarest class, in the most frequent one
+RECORDED: Final = (0, 10, 30, 100, 300)  # epochs after which the order is kept, so that its stability can be shown
+MOST_RECORDED: Final = 1_000_000  # edges times heads; of more, files would be large
 SUFFIXES: Final = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".graphml", ".xml")
 
 
@@ -148,6 +150,22 @@ def base(tables: Tables, graph: "OwnGraph", model: str) -> Experiment:
     return experiment
 
 
+def recording(experiment: Experiment, graph: "OwnGraph", assignments: Sequence[str]) -> Experiment:
+    """The experiment, which also keeps the order of some epochs if it learns one, unless ``--set`` decided that."""
+    options, model = experiment.training, experiment.model
+    sorts = any(kind.startswith("goat") for kind in model.kinds)
+    held = options.fixed_ordering >= 0 or options.orderings_files
+    decided = any(map(_records, assignments))
+    if decided or held or not sorts or graph.data.num_edges * model.heads > MOST_RECORDED:
+        return experiment
+    epochs = tuple(epoch for epoch in RECORDED if epoch <= options.epochs)
+    return replace(experiment, training=replace(options, record_orderings=epochs))
+
+
+def _records(assignment: str) -> bool:
+    return assignment.partition("=")[0].strip().rpartition(".")[2] == "record_orderings"
+
+
 def array_experiment(folder: Path, model: str | None, recipe: Path | None) -> Experiment:
     """The settings of a run on a folder of arrays before ``--set``."""
     data = open_graph(folder)
@@ -195,7 +213,8 @@ def compare(
     starts = {}
     for model in MODELS:
         own = tables if KINDS[model].edges else replace(tables, edge_features=False)
-        starts[model] = settings.override(base(own, graph, model), assignments)
+        asked = [one for one in assignments if model == "goat" or not _records(one)]  # the others have no order
+        starts[model] = recording(settings.override(base(own, graph, model), asked), graph, asked)
     if tables.edge_features:
         say("Note: GraphSAGE reads no edge features.")
     root = out or Path("runs") / f"{graph_name(tables)}-{fingerprint(starts['goat'])}"

@@ -1,3 +1,4 @@
+import csv
 import importlib.util
 import time
 from pathlib import Path
@@ -16,7 +17,11 @@ def report(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page.")] = Path("report.html"),
     nodes: Annotated[
         str,
-        typer.Option("--nodes", metavar="ID,ID,...", help="Nodes to explain, at most 200; else 20 that went wrong."),
+        typer.Option(
+            "--nodes",
+            metavar="ID,ID,...",
+            help="Nodes to explain, at most 200, as a line of CSV; else 20 that went wrong.",
+        ),
     ] = "",
     force: Force = False,
     data_dir: DataDir = None,
@@ -31,7 +36,7 @@ def report(
     from torch_goat.report import report as make_report
 
     start = time.perf_counter()
-    page = make_report(place, nodes=[name for name in nodes.split(",") if name], data_dir=data_dir)
+    page = make_report(place, nodes=[name for name in next(csv.reader([nodes]), []) if name], data_dir=data_dir)
     write_atomic(out, page)
     size, seconds = len(page.encode()) / 1e6, time.perf_counter() - start
     say(f"The report is in {out} ({size:.1f} MB, {seconds:.1f} s); open it in a browser.")

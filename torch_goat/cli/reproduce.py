@@ -1,7 +1,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -15,11 +15,23 @@ from torch_goat.cli.console import console, say, table
 from torch_goat.cli.progress import PlanProgress
 from torch_goat.datasets import DATASETS, DataError
 from torch_goat.files import write_atomic
-from torch_goat.recipes import RECIPES, Recipe, Run, choose, find_recipe, plan, read_recipe, with_found
+from torch_goat.recipes import (
+    RECIPES,
+    Recipe,
+    Run,
+    Trial,
+    choose,
+    find_recipe,
+    plan,
+    read_recipe,
+    settle,
+    trials,
+    with_found,
+)
 from torch_goat.settings import SettingsError, nearest
-from torch_goat.tables import FORMATS, ResultTable, collect, tabulate
+from torch_goat.tables import FORMATS, Ledger, ResultTable, collect, tabulate
 from torch_goat.tables.layout import Grid, Lines, comparison_grid, main_grid, notes
-from torch_goat.training import Experiment, PlannedRun, RunError, finished, run_plan, write_plan
+from torch_goat.training import Experiment, PlannedRun, Result, run_plan, write_plan
 
 STYLES: Final = {
     "plain": Style(),
@@ -41,6 +53,9 @@ def reproduce(
         list[str] | None,
         typer.Option("--settings", metavar="ROW=FILE", help="Settings that goat tune found, for a row; repeatable."),
     ] = None,
+    search: Annotated[
+        int, typer.Option(metavar="TRIALS", help="First search the settings of every cell, with as many trials.")
+    ] = 0,
     out: Annotated[Path, typer.Option(help="The folder of the runs and tables.")] = Path("results"),
     format: Annotated[str, typer.Option(help="Print markdown, latex or csv instead of a table to look at.")] = "",
     collect_only: Annotated[bool, typer.Option("--collect", help="Run nothing, show what is there.")] = False,
@@ -57,7 +72,10 @@ def reproduce(
 
     Cells that are done are kept, stopped ones go on; without TABLE the tables are listed.
 
-    Runs are in OUT/TABLE, and the whole table is in OUT/TABLE.md, OUT/TABLE.tex and OUT/TABLE.csv.
+    Runs are in OUT/TABLE, a line for each in OUT/TABLE.jsonl, and the whole table is in OUT/TABLE.md, .tex and .csv.
+
+    With --search the settings of every row are the best of TRIALS on the validation nodes. They are kept in
+    OUT/TABLE.toml, the recipe of that folder from then on.
 
     Rows of your own: goat reproduce table2 --show > my.toml, add a row there, and goat reproduce my.toml.
 
@@ -74,30 +92,109 @@ def reproduce(
     if format and format not in FORMATS:
         raise SettingsError(f"there is no format {format!r}{nearest(format, FORMATS)}")
     path = find_recipe(name)
-    recipe = _with_all_found(read_recipe(path), found or [])
+    folder = out / f"{path.stem}{'-quick' if quick else ''}"
+    recipe = _with_all_found(_recipe(path, folder, search), found or [])
     rows, columns = choose("row", _names(only), recipe.rows), choose("column", _names(datasets), recipe.columns)
     if show:
         return typer.echo(recipe.to_toml() if found else path.read_text(encoding="utf-8"), nl=False)
-    folder = out / f"{path.stem}{'-quick' if quick else ''}"
-    if quick:
-        recipe = replace(recipe, title=f"{recipe.title} (tried out with --quick)")
-    runs = plan(recipe, quick=quick, precision=precision)
-    missing = [run for run in runs if run.row in rows and run.column in columns and _is_missing(run, folder)]
+    table = _Table(recipe, folder, quick, precision, data_dir)
     if plan_only is not None:
-        return _write_plan(plan_only, missing, folder)
-    whole, problems = _written(recipe, runs, folder, data_dir)  # at once, so that a folder of no use is found at once
-    lacking, failures = {}, [problems[cell] for cell in problems if cell[0] in rows and cell[1] in columns]
+        return _write_plan(plan_only, table.missing(rows, columns), folder)
+    table.write()  # at once, so that a folder of no use is found at once
+    failures, lacking = [], {}
     if not collect_only:
-        lacking = _lacking(recipe, missing, data_dir)
+        lacking = _lacking(recipe, dict.fromkeys(run.column for run in table.missing(rows, columns)), data_dir)
+        here = [column for column in columns if column not in lacking]
         try:
-            failures += _run([run for run in missing if run.column not in lacking], folder, jobs, device, data_dir)
+            failures = table.run(rows, here, jobs, device)
         finally:  # also after Ctrl-C
-            whole, _ = _written(recipe, runs, folder, data_dir)
-    _print(whole.part(rows, columns), format, folder)
-    _explain([*lacking.values(), *failures])
-    if failures:
+            table.write()
+    _print(table.whole.part(rows, columns), format, folder)
+    problems = [table.problems[cell] for cell in table.problems if cell[0] in rows and cell[1] in columns]
+    _explain([*lacking.values(), *problems, *failures])
+    if problems or failures:
         raise typer.Exit(1)
     return None
+
+
+class _Table:
+    """A table in its folder: its recipe, its trials and runs, and what is there of them.
+
+    Args:
+        recipe: The recipe; with trials, its cells are filled in as their searches are done.
+        folder: The folder of the runs.
+        quick: Whether it is tried out.
+        precision: The precision to train in, instead of the recipe's.
+        data_dir: The folder of the datasets.
+    """
+
+    def __init__(self, recipe: Recipe, folder: Path, quick: bool, precision: str | None, data_dir: Path | None) -> None:
+        if quick:
+            recipe = replace(recipe, title=f"{recipe.title} (tried out with --quick)")
+        self.recipe, self.folder, self.data_dir = recipe, folder, data_dir
+        self.how: dict[str, Any] = {"quick": quick, "precision": precision}
+        self.ledger = Ledger(folder)
+        self.trials = trials(recipe, **self.how) if recipe.search.trials else []
+        self._settle()
+
+    def missing(self, rows: Iterable[str], columns: Iterable[str]) -> list[Trial | Run]:
+        """What is to be run next of some rows and columns: the trials of their search, and then the runs."""
+        cells = {(row, column) for row in rows for column in columns}
+        for planned in (self.trials, self.runs):
+            found = [run for run in planned if (run.row, run.column) in cells and self.ledger.is_missing(run)]
+            if found:
+                return found
+        return []
+
+    def run(self, rows: Iterable[str], columns: Iterable[str], jobs: int, device: str) -> list[str]:
+        """Runs what is missing and returns why some failed."""
+        failures: list[str] = []
+        for _ in range(2):  # the search, and the runs of what it found
+            missing = self.missing(rows, columns)
+            if missing and not failures:
+                failures = _run(missing, self.folder, jobs, device, self.data_dir)
+                self._settle()
+        return failures
+
+    def write(self) -> None:
+        """Writes the table as it is by now, its results and, after a search, its recipe."""
+        collected = collect(self.runs, self.ledger)
+        self.problems = collected.problems
+        columns = self.recipe.columns.items()
+        lacking = [name for name, column in columns if not DATASETS[column.dataset].available(self.data_dir)]
+        self.whole = tabulate(self.recipe, self.runs, collected.scores, lacking, collected.devices)
+        self.ledger.write([*self.trials, *self.runs])
+        if self.trials:
+            write_atomic(_beside(self.folder, ".toml"), self.settled.to_toml())
+        for ending, text in FORMATS.values():
+            write_atomic(_beside(self.folder, ending), text(self.whole))
+
+    def _settle(self) -> None:
+        self.settled = self.recipe
+        if self.trials:
+            results = {trial.folder: result for trial in self.trials if (result := self._result(trial)) is not None}
+            self.settled = settle(self.recipe, self.trials, results)
+        self.runs = plan(self.settled, **self.how)
+
+    def _result(self, trial: Trial) -> Result | None:
+        return None if self.ledger.is_missing(trial) else self.ledger.result(trial)
+
+
+def _beside(folder: Path, ending: str) -> Path:
+    return folder.with_name(folder.name + ending)
+
+
+def _recipe(path: Path, folder: Path, search: int) -> Recipe:
+    """The recipe, with as many trials as are asked for or as its folder was begun with."""
+    recipe, kept = read_recipe(path), _beside(folder, ".toml")
+    begun = settings.read(Recipe, kept).search.trials if kept.exists() else recipe.search.trials
+    if search < 0:
+        raise SettingsError(f"--search {search} is no number of trials.")
+    if search and begun and search != begun:
+        raise SettingsError(f"{folder} is a search with {begun} trials for each cell; choose another --out.")
+    if search and not begun and _beside(folder, ".jsonl").exists():
+        raise SettingsError(f"{folder} has runs whose settings were not searched; choose another --out.")
+    return replace(recipe, search=replace(recipe.search, trials=search or begun))
 
 
 def _list_tables() -> None:
@@ -120,29 +217,21 @@ def _with_all_found(recipe: Recipe, assignments: Iterable[str]) -> Recipe:
     return recipe
 
 
-def _is_missing(run: Run, folder: Path) -> bool:
-    """Whether a run is still to be done; one whose folder is of no use is not."""
-    try:
-        return finished(run.experiment, folder / run.folder) is None
-    except RunError:
-        return False
-
-
-def _planned(runs: Iterable[Run], folder: Path) -> list[PlannedRun]:
+def _planned(runs: Iterable[Trial | Run], folder: Path) -> list[PlannedRun]:
     return [PlannedRun(folder / run.folder, run.experiment) for run in runs]
 
 
-def _write_plan(path: Path, runs: Sequence[Run], folder: Path) -> None:
+def _write_plan(path: Path, runs: Sequence[Trial | Run], folder: Path) -> None:
     if path.exists():
         raise SettingsError(f"{path} is there already; remove it or name another file.")
     write_plan(path, _planned(runs, folder))
     say(f"{path} has {len(runs)} runs.")
 
 
-def _lacking(recipe: Recipe, runs: Iterable[Run], data_dir: Path | None) -> dict[str, str]:
+def _lacking(recipe: Recipe, columns: Iterable[str], data_dir: Path | None) -> dict[str, str]:
     """The columns whose data are not here and cannot be fetched, with the reason."""
     reasons = {}
-    for name in dict.fromkeys(run.column for run in runs):
+    for name in columns:
         column = recipe.columns[name]
         if not DATASETS[column.dataset].available(data_dir):
             try:
@@ -152,26 +241,12 @@ def _lacking(recipe: Recipe, runs: Iterable[Run], data_dir: Path | None) -> dict
     return reasons
 
 
-def _run(runs: Sequence[Run], folder: Path, jobs: int, device: str, data_dir: Path | None) -> list[str]:
-    """Runs what is missing and returns why some failed."""
-    if not runs:
-        return []
+def _run(runs: Sequence[Trial | Run], folder: Path, jobs: int, device: str, data_dir: Path | None) -> list[str]:
+    """Does the runs and returns why some failed."""
     with PlanProgress([str(run.folder) for run in runs]) as progress:
         ends = run_plan(_planned(runs, folder), jobs=jobs, device=device, data_dir=data_dir, on_event=progress)
     failed = [(str(folder / runs[end.index].folder), end.message) for end in ends if end.kind == "failed"]
     return [message if where in message else f"{where}: {message}" for where, message in failed]
-
-
-def _written(
-    recipe: Recipe, runs: Sequence[Run], folder: Path, data_dir: Path | None
-) -> tuple[ResultTable, dict[tuple[str, str], str]]:
-    """The whole table as it is by now, written to files, and what is wrong with folders of runs."""
-    scores, problems = collect(runs, folder)
-    lacking = [name for name, one in recipe.columns.items() if not DATASETS[one.dataset].available(data_dir)]
-    whole = tabulate(recipe, runs, scores, lacking)
-    for ending, text in FORMATS.values():
-        write_atomic(folder.with_name(folder.name + ending), text(whole))
-    return whole, problems
 
 
 def _print(part: ResultTable, format: str, files: Path) -> None:

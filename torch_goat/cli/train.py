@@ -1,7 +1,7 @@
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -9,16 +9,33 @@ from torch_goat import settings
 from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import (
     BatchSize,
+    Category,
     DataDir,
     Device,
+    Directed,
+    Drop,
+    Edges,
     Fanout,
+    NodeNames,
     Precision,
     Set,
+    Target,
+    TargetTask,
     Workers,
+    of_yours,
     with_batches,
     with_precision,
 )
-from torch_goat.cli.own import array_experiment, compare, is_own, make_tables, own_experiment, read_own, show_next
+from torch_goat.cli.own import (
+    array_experiment,
+    compare,
+    is_own,
+    make_tables,
+    own_experiment,
+    read_own,
+    recording,
+    show_next,
+)
 from torch_goat.cli.progress import RunProgress, duration
 from torch_goat.datasets import DATASETS
 from torch_goat.loader.folder import is_graph_folder
@@ -39,10 +56,6 @@ Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="The f
 REASONS = {"epochs": "all that were asked for", "patience": "then no better one came", "diverged": "then it diverged"}
 
 
-def _own(name: str, text: str, **more: Any) -> Any:
-    return typer.Option(name, help=text, rich_help_panel="A graph of yours", **more)
-
-
 def train(
     dataset: Annotated[
         str,
@@ -52,7 +65,7 @@ def train(
             "Parquet file, a GraphML file, or a folder with both tables or with arrays.",
         ),
     ] = "",
-    edges: Annotated[str, typer.Argument(metavar="[EDGES]", help="The edges of a graph of yours.")] = "",
+    edges: Edges = "",
     model: Model = None,
     assignments: Set = None,
     seed: Annotated[int | None, typer.Option("--seed", help="The seed of everything random.")] = None,
@@ -67,17 +80,17 @@ def train(
     data_dir: DataDir = None,
     workers: Workers = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")] = False,
-    target: Annotated[str, _own("--target", "The column of the nodes to predict.")] = "",
-    task: Annotated[str, _own("--task", "classification or regression; else the target decides.")] = "",
-    names: Annotated[str, _own("--id", "The column that names the nodes; else id, or the first.")] = "",
-    directed: Annotated[bool, _own("--directed", "Edges lead from source to target alone.")] = False,
-    edge_features: Annotated[bool, _own("--edge-features", "The other columns of the edges are features.")] = False,
-    category: Annotated[list[str] | None, _own("--category", "A column of categories, though of numbers.")] = None,
-    drop: Annotated[list[str] | None, _own("--drop", "A column that is no feature; may be repeated.")] = None,
-    split_column: Annotated[str, _own("--split-column", "A column that says train, val or test.")] = "",
-    time_column: Annotated[str, _own("--time-column", "A column of times: the earliest nodes train.")] = "",
-    fractions: Annotated[str, _own("--fractions", "Shares of a random split; 0.6,0.2,0.2 unless set.")] = "",
-    repeats: Annotated[int, _own("--repeats", "How many runs of each model are compared.", min=1)] = 3,
+    target: Target = "",
+    task: TargetTask = "",
+    names: NodeNames = "",
+    directed: Directed = False,
+    edge_features: Annotated[bool, of_yours("--edge-features", "The other columns of the edges are features.")] = False,
+    category: Category = None,
+    drop: Drop = None,
+    split_column: Annotated[str, of_yours("--split-column", "A column that says train, val or test.")] = "",
+    time_column: Annotated[str, of_yours("--time-column", "A column of times: the earliest nodes train.")] = "",
+    fractions: Annotated[str, of_yours("--fractions", "Shares of a random split; 0.6,0.2,0.2 unless set.")] = "",
+    repeats: Annotated[int, of_yours("--repeats", "How many runs of each model are compared.", min=1)] = 3,
 ) -> None:
     """Train a model on a dataset or on a graph of yours, in a folder that keeps everything; the same command goes on
     where it was stopped. Without --model, a graph of yours is learned by GOAT, GAT and GraphSAGE side by side.
@@ -120,6 +133,8 @@ def train(
             raise SettingsError(f"--{given[0].replace('_', '-')} is for a graph of yours; name its files first.")
         experiment = base_experiment(dataset, model, split, recipe)
     experiment = settings.override(experiment, changed)
+    if graph is not None and recipe is None:
+        experiment = recording(experiment, graph, changed)
     if experiment.tables is None and not experiment.graph:
         DATASETS[experiment.dataset].check(experiment.split, experiment.index)
     folder = out or Path("runs") / run_name(experiment)

@@ -166,6 +166,9 @@ def _block(network: Network, graph: Graph, node: int, sources: list[tuple[int, .
     """The nodes whose states a removal changes on the way to the node's output, and the edges that they read."""
     source, target = graph.edge_index
     layers, sooner = len(network.layers), isinstance(network.layers[0], GCNConv)
+    own = torch.tensor([node], device=source.device)
+    if layers + sooner <= 2:  # the node's own states alone
+        return _Block(node, sources, own, (target == node).nonzero().view(-1))
     after, before = (torch.zeros(graph.x.size(0), dtype=torch.bool, device=source.device) for _ in range(2))
     after[node] = before[node] = True
     changed = after.clone()
@@ -180,7 +183,6 @@ def _block(network: Network, graph: Graph, node: int, sources: list[tuple[int, .
         changed |= after & reads[layers - layer]
     edges = changed[target].nonzero().view(-1)
     changed[node] = False
-    own = torch.tensor([node], device=source.device)
     return _Block(node, sources, torch.cat([own, changed.nonzero().view(-1)]), edges)
 
 

@@ -15,7 +15,7 @@ from torch_goat.explain.removals import Graph
 from torch_goat.nn import Ordering
 from torch_goat.ordering.agreement import kendall_tau
 from torch_goat.training import Experiment, Run, RunError, open_run
-from torch_goat.training.folder import CONFIG, ORDERINGS, RESULT
+from torch_goat.training.folder import CONFIG, ORDERINGS, RESULT, reading
 
 SAMPLE: Final = 1000  # nodes that stand for all of a large graph
 SEEDS: Final = 9  # the most other runs that are opened
@@ -96,7 +96,9 @@ def stability(
     epochs = []
     for path in sorted((run.folder / ORDERINGS).glob("epoch-*-layer-*.safetensors"), key=_epoch_and_layer):
         epoch, layer = _epoch_and_layer(path)
-        tau = agreement(orderings[layer - 1], Ordering.load(path), nodes) if layer <= len(orderings) else None
+        with reading(run.folder, path.relative_to(run.folder)):
+            recorded = Ordering.load(path)
+        tau = agreement(orderings[layer - 1], recorded, nodes) if layer <= len(orderings) else None
         if tau is not None:
             epochs.append(Agreement(epoch, layer, tau))
     seeds = []

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 
 from torch_goat import models
 from torch_goat.information.measures import mutual_information
-from torch_goat.information.samples import count, symbols
+from torch_goat.information.samples import as_array, count, symbols
 from torch_goat.training import Experiment
 from torch_goat.training.folder import WEIGHTS
 
@@ -28,6 +28,9 @@ def captured_information(prediction: Any, label: Any, *, corrected: bool = True)
     first, second = symbols(prediction, "the prediction"), symbols(label, "the label")
     if len(first) != len(second) or len(first) == 0:
         raise ValueError(f"there must be a label for each prediction, got {len(first)} and {len(second)}.")
+    missing = int((as_array(label) < 0).sum())
+    if missing:
+        raise ValueError(f"the label of {missing} nodes is missing (below 0); leave these nodes out.")
     return min(float(mutual_information(count([first, second]), corrected)), _entropy(second))
 
 

@@ -51,8 +51,9 @@ def curves(
     xlabel: str,
     ylabels: Sequence[str],
     panels: Sequence[Sequence[Mapping[str, Any]]],
+    description: str = "",
 ) -> None:
-    """Draws lines with bands, a panel for each pair of title and label.
+    """Draws lines with error bars, a panel for each pair of title and label.
 
     Args:
         path: The picture's file.
@@ -61,6 +62,7 @@ def curves(
         ylabels: What the vertical axis of each row of panels is.
         panels: The lines of each panel, row by row; a line has ``name``, ``x``, ``y`` and ``spread``, and ``style``
             if it is not drawn as the others.
+        description: What the file says of itself, unseen in the picture.
     """
     check_format(path)
     figure = _figure(5.2 * len(titles) + 1.4, 3.4 * len(ylabels))
@@ -80,7 +82,33 @@ def curves(
         axes.grid(alpha=0.3)
     handles, names = grid[0][0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside right center", fontsize=8)
-    _write(figure, path)
+    _write(figure, path, description)
+
+
+def stacked_bars(path: Path, title: str, bars: Mapping[str, Mapping[str, float]], description: str = "") -> None:
+    """Draws a bar for each graph, made of its parts in bits; a part that came out below 0 is not drawn.
+
+    Args:
+        path: The picture's file.
+        title: What stands above.
+        bars: The bits of each part of each bar.
+        description: What the file says of itself, unseen in the picture.
+    """
+    check_format(path)
+    figure = _figure(7.0, 1.0 + 0.28 * len(bars))
+    axes = figure.subplots()
+    for place, parts in enumerate(bars.values()):
+        start = 0.0
+        for name, value in parts.items():
+            axes.barh(place, max(value, 0.0), left=start, color=COLORS[name], label=name if place == 0 else None)
+            start += max(value, 0.0)
+    axes.set_yticks(range(len(bars)), list(bars), fontsize=8)
+    axes.margins(y=0.02)
+    axes.invert_yaxis()
+    axes.set_xlabel("information about the label (bits)")
+    axes.set_title(title, fontsize=10)
+    figure.legend(loc="outside right center", fontsize=8)
+    _write(figure, path, description)
 
 
 def check_format(path: Path) -> None:
@@ -98,7 +126,8 @@ def _figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def _write(figure: Figure, path: Path) -> None:
+def _write(figure: Figure, path: Path, description: str = "") -> None:
     content = io.BytesIO()
-    figure.savefig(content, format=path.suffix[1:], dpi=150)
+    field = "Subject" if path.suffix == ".pdf" else "Description"
+    figure.savefig(content, format=path.suffix[1:], dpi=150, metadata={field: description} if description else None)
     write_atomic(path, content.getvalue())

@@ -15,13 +15,15 @@ def quantile_bins(values: Any, bins: int) -> NDArray[np.int64]:
 
     Args:
         values: One number for each sample ``[n]``.
-        bins: How many bins; with many equal values there may be fewer.
+        bins: How many bins; with many equal values there may be fewer. No more different values than bins are a bin
+            each.
     """
     array = as_array(values).astype(float)
     _check(array, bins)
     if array.ndim != 1:
         raise ValueError(f"quantiles need one number per sample, got shape {list(array.shape)}.")
-    cuts = np.quantile(array, np.arange(1, bins) / bins)
+    different = np.unique(array)
+    cuts = different[:-1] if len(different) <= bins else np.quantile(array, np.arange(1, bins) / bins)
     return np.unique(np.searchsorted(cuts, array, side="left"), return_inverse=True)[1].reshape(-1)
 
 
@@ -38,10 +40,11 @@ def cluster(values: Any, clusters: int, seed: int = 0) -> NDArray[np.int64]:
     _check(rows, clusters)
     if rows.ndim != 2:
         raise ValueError(f"clusters need a row of numbers per sample, got shape {list(rows.shape)}.")
-    centers = _first_centers(rows, clusters, np.random.default_rng(seed))
+    squares = np.einsum("nf,nf->n", rows, rows)
+    centers = _first_centers(rows, squares, clusters, np.random.default_rng(seed))
     nearest = np.full(len(rows), -1)
     for _ in range(ROUNDS):
-        before, nearest = nearest, _distances(rows, centers).argmin(axis=1)
+        before, nearest = nearest, _distances(rows, squares, centers).argmin(axis=1)
         if (before == nearest).all():
             break
         member = np.eye(len(centers), dtype=rows.dtype)[nearest]  # [n, K]
@@ -50,20 +53,24 @@ def cluster(values: Any, clusters: int, seed: int = 0) -> NDArray[np.int64]:
     return np.unique(nearest, return_inverse=True)[1].reshape(-1)
 
 
-def _first_centers(rows: NDArray[np.floating], clusters: int, generator: np.random.Generator) -> NDArray[np.floating]:
+def _first_centers(
+    rows: NDArray[np.floating], squares: NDArray[np.floating], clusters: int, generator: np.random.Generator
+) -> NDArray[np.floating]:
     chosen = [int(generator.integers(len(rows)))]
-    distance = _distances(rows, rows[chosen])[:, 0].astype(float)
+    distance = _distances(rows, squares, rows[chosen])[:, 0].astype(float)
     while len(chosen) < clusters and distance.max() > 0:
         chosen.append(int(generator.choice(len(rows), p=distance / distance.sum())))
-        distance = np.minimum(distance, _distances(rows, rows[chosen[-1:]])[:, 0])
+        distance = np.minimum(distance, _distances(rows, squares, rows[chosen[-1:]])[:, 0])
     return rows[chosen]
 
 
-def _distances(rows: NDArray[np.floating], centers: NDArray[np.floating]) -> NDArray[np.floating]:
-    """The squared distances ``[n, K]``."""
-    squares = (rows**2).sum(axis=1)[:, None] + (centers**2).sum(axis=1)
-    distances: NDArray[np.floating] = np.maximum(squares - 2 * rows @ centers.T, 0)
-    return distances * (distances > 1e-6 * squares)  # what rounding leaves of equal rows
+def _distances(
+    rows: NDArray[np.floating], squares: NDArray[np.floating], centers: NDArray[np.floating]
+) -> NDArray[np.floating]:
+    """The squared distances ``[n, K]``, from the rows and the squares of their lengths."""
+    size = squares[:, None] + np.einsum("kf,kf->k", centers, centers)
+    distances = size - 2 * rows @ centers.T
+    return np.where(distances > 1e-6 * size, distances, 0)  # what rounding leaves of equal rows
 
 
 def _check(array: NDArray[np.floating], bins: int) -> None:

@@ -3,6 +3,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
@@ -123,10 +124,14 @@ def estimate(
     known, edge_index = _values(data, values), data.edge_index.cpu()
     target, labelled = _target(data, len(known), target_bins, nodes)
     group = assign(edge_index, groups, ordering, known, seed)
+    group = torch.where(torch.from_numpy(labelled)[edge_index[1]], group, -1)  # the bins are those of the samples
     first, second = source_symbols(edge_index, group, known, pool, bins, seed)
     sample = labelled & ((first != EMPTY) | (second != EMPTY))
-    if not sample.any():
-        raise ValueError("no labelled node has a neighbour in a group, so there is nothing to estimate.")
+    for which, source in (("first", first), ("second", second)):
+        if (source[sample] == EMPTY).all():
+            raise ValueError(
+                f"nobody is in the {which} group, so there is one source where two are needed; choose other groups."
+            )
     variables = [np.unique(one[sample], return_inverse=True)[1].reshape(-1) for one in (first, second, target)]
     table = count(variables)
     with warnings.catch_warnings(record=True) as caught:
@@ -186,7 +191,9 @@ def _target(
     if bins is not None and y.dtype.kind != "f":
         raise ValueError(f"target_bins={bins} is for real labels, but data.y has classes; leave it out.")
     target = np.zeros(y.size, dtype=np.int64)
-    target[known] = symbols(y[known], "the label data.y") if bins is None else quantile_bins(y[known], bins)
+    target[known] = (
+        symbols(y[known], "the label data.y", "with target_bins=") if bins is None else quantile_bins(y[known], bins)
+    )
     if (target[known] == target[known][0]).all():
         raise ValueError("all nodes have the same label, so there is nothing to tell.")
     return target, known

@@ -16,12 +16,13 @@ class SmallSampleWarning(UserWarning):
     """There are few samples for so many combinations of symbols; the numbers lean towards too much information."""
 
 
-def symbols(values: Any, name: str) -> NDArray[np.int64]:
+def symbols(values: Any, name: str, remedy: str = "with torch_goat.information.quantile_bins") -> NDArray[np.int64]:
     """Numbers the different values of a discrete variable from 0; real numbers are refused.
 
     Args:
         values: One value for each sample ``[n]``.
         name: What an error calls the variable.
+        remedy: How to bin it, for the error.
     """
     array = as_array(values)
     if array.ndim != 1:
@@ -31,8 +32,7 @@ def symbols(values: Any, name: str) -> NDArray[np.int64]:
             raise ValueError(f"{name} has a missing value (NaN or infinity); leave these samples out.")
         if (array != np.floor(array)).any():
             raise ValueError(
-                f"{name} is continuous ({array[array != np.floor(array)][0]} for instance); bin it first, "
-                "with torch_goat.information.quantile_bins or with bins=."
+                f"{name} is continuous ({array[array != np.floor(array)][0]} for instance); bin it first, {remedy}."
             )
     elif array.dtype.kind not in "iub":
         raise TypeError(f"{name} must hold whole numbers, got {array.dtype}.")

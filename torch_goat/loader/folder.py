@@ -49,6 +49,11 @@ class GroupedData(Data):
         names = (name for name in self._store.keys() if self._store.is_node_attr(name))  # noqa: SIM118
         return [TensorAttr(group_name=None, attr_name=name) for name in names]
 
+    def _get_tensor(self, attr: TensorAttr) -> Tensor | None:
+        if isinstance(attr.index, Tensor) and attr.index.dtype == torch.long:
+            return self[attr.attr_name].index_select(0, attr.index)  # in half the time of an index in brackets
+        return super()._get_tensor(attr)
+
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
         ptr, source = self.__dict__["_grouped"]
         return (source, ptr) if edge_attr.layout == EdgeLayout.CSC else None

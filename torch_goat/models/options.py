@@ -81,11 +81,11 @@ class ModelOptions:
     bidirectional: bool = True
     max_neighbors: int = 0
     neighbor_selection: Literal["random", "top"] = "random"
-    mean_residual: bool = False
+    mean_residual: bool = True
     scaling: Literal["softmax", "size"] = "softmax"
     state_norm: bool = False
     state_dropout: float = 0.0
-    rnn_init: Literal["uniform", "orthogonal"] = "uniform"
+    rnn_init: Literal["orthogonal", "uniform"] = "orthogonal"
     aggregators: tuple[str, ...] = ("mean", "min", "max", "std")
     scalers: tuple[str, ...] = ("identity", "amplification", "attenuation")
     permutation_lengths: tuple[int, ...] = (5,)

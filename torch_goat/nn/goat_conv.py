@@ -79,8 +79,8 @@ class GOATConv(MessagePassing):
             coefficient times the number of neighbours, which is 1 on average whatever that number is.
         state_norm: Whether the states are normalised per node and head before they are scaled.
         state_dropout: The probability of dropping an element of the states that the RNN reads.
-        rnn_init: How the weights of a built-in RNN are drawn: ``"uniform"`` as PyTorch does, or ``"orthogonal"``,
-            with orthogonal recurrent matrices and a forget gate that begins open.
+        rnn_init: How the weights of a built-in RNN are drawn: ``"orthogonal"`` (the default), with orthogonal recurrent
+            matrices and a forget gate that begins open, or ``"uniform"`` as PyTorch does.
         bias: Whether a bias is added to the output. The RNN always has its own.
         backend: The backend of a built-in RNN, a name of :func:`torch_goat.backends`, or ``"auto"``.
 
@@ -110,11 +110,11 @@ class GOATConv(MessagePassing):
         add_self_loops: bool = True,
         edge_dim: int | None = None,
         residual: bool = False,
-        mean_residual: bool = False,
+        mean_residual: bool = True,
         scaling: Literal["softmax", "size"] = "softmax",
         state_norm: bool = False,
         state_dropout: float = 0.0,
-        rnn_init: Literal["uniform", "orthogonal"] = "uniform",
+        rnn_init: Literal["uniform", "orthogonal"] | None = None,
         bias: bool = True,
         backend: str = "auto",
     ) -> None:
@@ -132,7 +132,7 @@ class GOATConv(MessagePassing):
         for name, probability in (("dropout", dropout), ("state_dropout", state_dropout)):
             if not 0 <= probability <= 1:
                 raise ValueError(f"{name} must lie between 0 and 1, got {probability}.")
-        if callable(rnn) and rnn_init != "uniform":
+        if callable(rnn) and rnn_init is not None:
             raise ValueError(f"rnn_init={rnn_init!r} is for built-in RNNs; a factory draws its own weights.")
         pair = not isinstance(in_channels, int)
         if pair and add_self_loops:
@@ -153,7 +153,9 @@ class GOATConv(MessagePassing):
         if callable(rnn):
             self.rnn: RaggedRNN | PackedRNN = PackedRNN(rnn, out_channels, out_channels, heads)
         else:
-            self.rnn = RaggedRNN(rnn, out_channels, out_channels, heads, bidirectional, backend, rnn_init)
+            self.rnn = RaggedRNN(
+                rnn, out_channels, out_channels, heads, bidirectional, backend, rnn_init or "orthogonal"
+            )
         self.norm = GroupNorm(heads, heads * out_channels) if state_norm else None
         width = heads * out_channels if head_pooling == "cat" else out_channels
         self.res = _linear(target_channels, width) if residual else None
@@ -175,7 +177,10 @@ class GOATConv(MessagePassing):
                 f"GOATConv.paper is the layer of the paper's equations, which have no {extra[0]}; use "
                 f"GOATConv(...) for it."
             )
-        return cls(in_channels, out_channels, heads, **_BEYOND_THE_PAPER, **options)
+        without = dict(_BEYOND_THE_PAPER)
+        if callable(options.get("rnn")):
+            del without["rnn_init"]  # which a factory does not have
+        return cls(in_channels, out_channels, heads, **without, **options)
 
     def reset_parameters(self) -> None:
         super().reset_parameters()
@@ -233,7 +238,7 @@ class GOATConv(MessagePassing):
             score = score.gather(1, token)  # in order from here on
             alpha = coefficients(score, runs.target, runs.ptr)
             weight = self._message(alpha, token, hood)
-            mean = self._mean(z_src, weight, token, hood) if self.mean_residual else None  # [T, K, C]
+            mean = _weighted_mean(z_src, weight, source, runs.ptr) if self.mean_residual else None  # [T, K, C]
             if self.scaling == "size":
                 weight = weight * derived(runs.ptr, "sizes", _sizes, weight.size(1)).to(weight.dtype)
         out = self.rnn(self._read(z_src).to(x_src.dtype), source, weight, runs.ptr)  # [T, K, C]
@@ -335,14 +340,6 @@ class GOATConv(MessagePassing):
             z = self.norm(z.flatten(1).to(self.norm.weight.dtype)).view_as(z)
         return F.dropout(z, p=self.state_dropout, training=self.training)
 
-    def _mean(self, z: Tensor, weight: Tensor, token: Tensor, hood: Neighborhoods) -> Tensor:
-        """The weighted mean of the source states ``[T, K, C]``, from weights in order ``[K, E]``."""
-        by_token = weight.new_zeros(self.heads, hood.source.numel()).scatter(1, token, weight)
-        states = take(z.flatten(1).t(), hood.source)  # [K * C, E]
-        message = states.view(self.heads, self.out_channels, -1) * by_token.unsqueeze(1)
-        offsets = derived(hood.ptr, "offsets", run_offsets, *states.shape)
-        return reduce_runs("sum", message.flatten(0, 1), offsets).t().view(-1, self.heads, self.out_channels)
-
     def _message(self, alpha: Tensor, token: Tensor, hood: Neighborhoods) -> Tensor:
         """The coefficients with which neighbours are read: after dropout, and after an explainer's mask.
 
@@ -364,6 +361,18 @@ class GOATConv(MessagePassing):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
+
+
+def _weighted_mean(z: Tensor, weight: Tensor, source: Tensor, ptr: Tensor) -> Tensor:
+    """The sums ``[T, K, C]`` of states ``[S, K, C]``, weighted ``[K, E]``, over runs, added up in their order."""
+    num_sources, heads, channels = z.shape
+    if source.numel() == 0:
+        return z.new_zeros(ptr.numel() - 1, heads, channels)
+    index = source + num_sources * torch.arange(heads, device=source.device).view(-1, 1)  # [K, E]
+    states = take(z.permute(2, 1, 0).reshape(channels, -1), index.reshape(-1))  # [C, K * E]
+    offsets = derived(ptr, "offsets", run_offsets, channels * heads, source.size(1))
+    means = reduce_runs("sum", (states * weight.reshape(1, -1)).view(channels * heads, -1), offsets)  # [C * K, T]
+    return means.view(channels, heads, -1).permute(2, 1, 0)
 
 
 def _sizes(ptr: Tensor, num_places: int) -> Tensor:

@@ -8,7 +8,7 @@ def sort_tokens(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_ta
 
     Args:
         score: The scores ``[K, E]``, float32 or float64.
-        x: The layer's input states ``[S, F]``, read only if two tokens of different sources tie.
+        x: The layer's input states ``[S, F]``, read only where two tokens of different sources tie.
         source: The source of each token ``[E]``.
         target: The target of each token ``[E]``, ascending.
         num_targets: The number of targets T.
@@ -27,9 +27,13 @@ def _sorted(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_target
     fits = score.size(0) * num_targets < 2**31
     token, tied = (_sort_float32 if score.dtype == torch.float32 and fits else _sort)(score, target, num_targets)
     ordered = source[token]
-    if bool((tied & (ordered.diff(dim=1) != 0)).any()):
-        token = _resolve_ties(token, tied, x, ordered)
-        ordered = source[token]
+    differs = tied & (ordered.diff(dim=1) != 0)
+    if bool(differs.any()):
+        # Most ties are of nodes with equal states, such as those whose inputs were all dropped: those stay as they are.
+        differs[differs.clone()] = _differ(x, ordered[:, :-1][differs], ordered[:, 1:][differs])
+        if bool(differs.any()):
+            token = _resolve_ties(token, tied, differs, x, ordered)
+            ordered = source[token]
     return token, ordered
 
 
@@ -67,14 +71,30 @@ def _sort(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tens
     return token, (score.gather(1, token).diff(dim=1) == 0) & (target.diff() == 0)
 
 
-def _resolve_ties(token: Tensor, tied: Tensor, x: Tensor, source: Tensor) -> Tensor:
-    """Algorithm 1: tokens of equal score in ascending order of the first element in which their states differ."""
-    follows = pad(tied, (1, 0))  # [K, E]: has the score of the token before it
-    member = follows | pad(tied, (0, 1))
-    group = (~follows).flatten().cumsum(0)[member.flatten()]  # [M], M tokens are in some tie
+def _differ(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
+    """Whether the states of two nodes differ, for pairs of nodes ``[P]``, some millions of elements at a time."""
+    pair, inverse = (first * x.size(0) + second).unique(return_inverse=True)
+    chunks = pair.split(max(1, 2**24 // max(1, x.size(1))))
+    return torch.cat([(x[chunk // x.size(0)] != x[chunk % x.size(0)]).any(dim=1) for chunk in chunks])[inverse]
+
+
+def _resolve_ties(token: Tensor, tied: Tensor, differs: Tensor, x: Tensor, source: Tensor) -> Tensor:
+    """Algorithm 1: tokens of equal score in ascending order of the first element in which their states differ.
+
+    Args:
+        token: The tokens by score ``[K, E]``.
+        tied: Whether a token has the score of the one before it ``[K, E - 1]``.
+        differs: Whether their states differ besides ``[K, E - 1]``.
+        x: The states ``[S, F]``.
+        source: The source of each token in order ``[K, E]``.
+    """
+    group = (~pad(tied, (1, 0))).flatten().cumsum(0).view_as(token) - 1  # [K, E], tokens of one score
+    mixed = torch.zeros_like(group, dtype=torch.bool).flatten()
+    mixed[group[:, 1:][differs]] = True
+    member = mixed[group]  # M tokens are in a group whose states differ
     node, inverse = source[member].unique(return_inverse=True)
     rank = x[node].unique(dim=0, return_inverse=True)[1]  # rows in lexicographic order, equal rows equal
-    order = torch.argsort(group * node.numel() + rank[inverse], stable=True)
+    order = torch.argsort(group[member] * node.numel() + rank[inverse], stable=True)
     resolved = token.clone()
     resolved[member] = token[member][order]
     return resolved

@@ -3,7 +3,8 @@
 from torch_goat.recipes.found import with_found
 from torch_goat.recipes.grids import paper_grid
 from torch_goat.recipes.plan import Run, choose, plan
-from torch_goat.recipes.recipe import RECIPES, Cell, Column, Published, Recipe, Row, find_recipe, read_recipe
+from torch_goat.recipes.recipe import RECIPES, Cell, Column, Published, Recipe, Row, Search, find_recipe, read_recipe
+from torch_goat.recipes.trials import Trial, settle, trials
 
 __all__ = [
     "RECIPES",
@@ -13,10 +14,14 @@ __all__ = [
     "Recipe",
     "Row",
     "Run",
+    "Search",
+    "Trial",
     "choose",
     "find_recipe",
     "paper_grid",
     "plan",
     "read_recipe",
+    "settle",
+    "trials",
     "with_found",
 ]

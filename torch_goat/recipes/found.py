@@ -42,7 +42,7 @@ def with_found(recipe: Recipe, row: str, found: Experiment, where: str) -> Recip
         if column in columns:
             cells[column] = replace(cells.get(column, Cell()), model=model, training=training)
         elif options.like in columns and column in cells:
-            cells[column] = Cell(cells[column].paper)
+            cells[column] = Cell(paper=cells[column].paper)
     return replace(recipe, rows={**recipe.rows, row: replace(entry, cells=cells)})
 
 

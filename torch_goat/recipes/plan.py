@@ -41,7 +41,8 @@ def plan(
 
     Repetition r has the seed r and is of graph or split r; where there are fewer of them they come in turn, so that the
     repetitions of Cora's one split differ by their seed alone. Rows of one graph or split follow each other: what is
-    done of a table can be compared at any time, and a process loads a graph once for all rows.
+    done of a table can be compared at any time, and a process loads a graph once for all rows. Cells whose settings are
+    still to be searched have no runs.
 
     Args:
         recipe: The table.
@@ -56,10 +57,10 @@ def plan(
         dataset, split = recipe.columns[column].dataset, recipe.columns[column].split
         count = DATASETS[dataset].splits[split or DATASETS[dataset].default_split]
         repetitions = min(recipe.runs(column), QUICK_REPETITIONS) if quick else recipe.runs(column)
-        options = {row: recipe.options(row, column) for row in rows}
+        options = {row: recipe.options(row, column) for row in rows if recipe.settled(row, column)}
         for repetition in range(repetitions):
             for row, (model, training) in options.items():
-                training = _changed(training, quick, precision)
+                training = changed(training, quick, precision)
                 experiment = Experiment(dataset, split, repetition % count, repetition, model, training)
                 runs.append(Run(row, column, repetition, experiment))
     return runs
@@ -80,7 +81,8 @@ def choose(what: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
     return [name for name in known if name in names or not names]
 
 
-def _changed(training: TrainingOptions, quick: bool, precision: str | None) -> TrainingOptions:
+def changed(training: TrainingOptions, quick: bool, precision: str | None) -> TrainingOptions:
+    """How a run trains that is quick, or in another precision."""
     changes: dict[str, Any] = {} if precision is None else {"precision": precision}
     if quick:
         epochs = min(training.epochs, QUICK_EPOCHS)

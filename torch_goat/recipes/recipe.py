@@ -11,6 +11,7 @@ from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import TrainingOptions
 
 Table = dict[str, Any]
+_MODEL_KEYS = {option.name for option in fields(ModelOptions)}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)(?: ?(?:±|\+-) ?(\d+(?:\.\d+)?))?")
 
@@ -71,11 +72,13 @@ class Cell:
         paper: The paper's number as it prints it, ``"84.9"`` or ``"92.11 ± 1.88"``; empty where it has none.
         model: Keys of the ``[model]`` table that this cell sets.
         training: Keys of the ``[training]`` table that this cell sets.
+        trials: How many trials of a search the settings are the best of; 0 if there was none.
     """
 
     paper: str = ""
     model: Table = field(default_factory=dict)
     training: Table = field(default_factory=dict)
+    trials: int = 0
 
     def __post_init__(self) -> None:
         if self.paper:
@@ -92,6 +95,7 @@ class Row:
         training: The same of the ``[training]`` table.
         like: The row whose settings it shares, its cells' included; what this one sets comes on top.
         ours: Whether it is tested against the best of the rows that are not.
+        space: Values to search for this row, over those of the recipe's search.
         cells: What belongs to one column alone, by the column's name; columns that are not named have a cell too.
     """
 
@@ -100,7 +104,30 @@ class Row:
     training: Table = field(default_factory=dict)
     like: str = ""
     ours: bool = False
+    space: Table = field(default_factory=dict)
     cells: dict[str, Cell] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Search:
+    """How the settings of cells are searched: at random, as long for one as for another.
+
+    Args:
+        trials: How many settings are tried for every cell; 0 takes the recipe's settings as they are.
+        repetitions: How many graphs or splits a trial trains on, from the first on; the mean over them counts.
+        space: The values of keys of the ``[model]`` and ``[training]`` tables, for every row whose layers read them.
+    """
+
+    trials: int = 0
+    repetitions: int = 1
+    space: Table = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.trials < 0 or self.repetitions < 1:
+            raise ValueError(
+                f"search.trials must be 0 or more and search.repetitions 1 or more, got {self.trials} and "
+                f"{self.repetitions}."
+            )
 
 
 @dataclass(frozen=True)
@@ -118,6 +145,8 @@ class Recipe:
         repetitions: How many runs a cell has: repetition 0 is of seed 0 on the first graph or split, and so on.
         model: Keys of the ``[model]`` table for every row whose layers read them.
         training: Keys of the ``[training]`` table for every row.
+        search: How better settings are searched. A recipe with trials is one that a search has filled in: a cell that
+            has not had as many is not run.
     """
 
     title: str
@@ -126,6 +155,7 @@ class Recipe:
     repetitions: int = 10
     model: Table = field(default_factory=dict)
     training: Table = field(default_factory=dict)
+    search: Search = field(default_factory=Search)
 
     def __post_init__(self) -> None:
         if self.repetitions < 1:
@@ -138,12 +168,21 @@ class Recipe:
                     raise ValueError(f"unknown key 'rows.{name}.cells.{column}'{nearest(column, self.columns)}")
         for place, kind, table in self._tables():
             _explained(settings.check_some, kind, table, f"[{place}]")
+        _check_space("search", self.search.space)
+        for name, row in self.rows.items():
+            _check_space(f"rows.{name}", row.space)
         for row_name in self.rows:
             for column_name in self.columns:
                 self.options(row_name, column_name)
 
-    def options(self, row: str, column: str) -> tuple[ModelOptions, TrainingOptions]:
-        """The complete settings of a cell."""
+    def options(self, row: str, column: str, point: Table | None = None) -> tuple[ModelOptions, TrainingOptions]:
+        """The complete settings of a cell.
+
+        Args:
+            row: The row.
+            column: The column.
+            point: Settings of a trial, over all others but those that make the row.
+        """
         own: Table = {}
         training = dict(self.training)
         for part in self._parts(row, column):
@@ -151,6 +190,11 @@ class Recipe:
             training |= part.training
         where = f"[rows.{row}] on {column}"
         model = self.model | own
+        if point is not None:
+            free = {key: value for key, value in point.items() if key not in self._fixed(row)}
+            model |= {key: value for key, value in free.items() if key in _MODEL_KEYS}
+            training |= {key: value for key, value in free.items() if key not in _MODEL_KEYS}
+            own = dict(self.rows[row].model)
         reads = _explained(settings.parse, ModelOptions, _outline(model), where).reads()
         model = {key: value for key, value in model.items() if key in own or key in reads}
         return (
@@ -167,9 +211,23 @@ class Recipe:
         """How many runs the cells of a column have."""
         return self.columns[column].repetitions or self.repetitions
 
+    def settled(self, row: str, column: str) -> bool:
+        """Whether a cell can be run: its settings have been searched, or none are."""
+        return self.rows[row].cells.get(column, Cell()).trials >= self.search.trials
+
+    def space(self, row: str) -> dict[str, tuple[Any, ...]]:
+        """The values that a row's search draws from, by key."""
+        lists = self.search.space | self.rows[row].space
+        return {key: tuple(tuple(item) if isinstance(item, list) else item for item in lists[key]) for key in lists}
+
     def to_toml(self) -> str:
         """The text of a file with this recipe, without keys that have their defaults."""
         return settings.dumps(_without_defaults(self))
+
+    def _fixed(self, row: str) -> set[str]:
+        """What makes a row: the settings that it has whatever is searched."""
+        names = filter(None, (self.rows[row].like, row))
+        return {key for name in names for key in {**self.rows[name].model, **self.rows[name].training}}
 
     def _parts(self, row: str, column: str) -> Iterator[Row | Cell]:
         """What sets something for a cell, the stronger the later."""
@@ -226,6 +284,16 @@ def _check_names(what: str, entries: Mapping[str, Row | Column]) -> None:
             raise ValueError(
                 f"{what}.{name}.like = {entry.like!r} is itself like {entries[entry.like].like!r}; name that one."
             )
+
+
+def _check_space(place: str, space: Table) -> None:
+    """Refuses keys that do not exist, and values that are not of their kind."""
+    for key, values in space.items():
+        if not isinstance(values, list) or not values:
+            raise ValueError(f"{place}.space.{key} = {values!r} is no list of values to try.")
+        kind = ModelOptions if key in _MODEL_KEYS else TrainingOptions
+        for value in values:
+            _explained(settings.check_some, kind, {key: value}, f"[{place}.space]")
 
 
 def _without_defaults(value: Any) -> Any:

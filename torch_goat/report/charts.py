@@ -11,12 +11,12 @@ from matplotlib.ticker import MaxNLocator
 from torch_goat.explain import Stability
 from torch_goat.explain.figure import short
 from torch_goat.report.compare import Row
-from torch_goat.report.drawing import GRID, INK, MUTED, SERIES, Chart, series
+from torch_goat.report.drawing import INK, MUTED, SERIES, Chart, series
 from torch_goat.report.measures import Bin
 
 COUNTED: Final = 12  # the most classes whose confusions are written out
 POINTS: Final = 2000  # of a cloud
-NAMES: Final = {"accuracy": "accuracy (%)", "macro_f1": "macro F1 (%)", "mse": "mean squared error"}
+NAMES: Final = {"accuracy": "accuracy (%)", "macro_f1": "macro F1 (%)", "mse": "squared error (target's unit²)"}
 
 
 def intervals_chart(rows: Sequence[Row]) -> Chart:
@@ -36,14 +36,14 @@ def intervals_chart(rows: Sequence[Row]) -> Chart:
     return chart
 
 
-def loss_chart(curves: Mapping[str, np.ndarray], best_epoch: int) -> Chart:
+def loss_chart(curves: Mapping[str, np.ndarray], name: str, best_epoch: int) -> Chart:
     """The loss by epoch."""
     chart = Chart("loss", "Loss by epoch", f"The weights of epoch {best_epoch} were kept (dashed line).")
     with chart.axes() as axes:
         series(axes, 0, curves["epoch"], curves["train_loss"], "training, with dropout")
         series(axes, 1, curves["epoch"], curves["val_loss"], "validation")
         _epochs(axes, best_epoch)
-        axes.set_ylabel("loss")
+        axes.set_ylabel(name)
         axes.legend()
     return chart
 
@@ -67,7 +67,7 @@ def confusion_chart(counts: np.ndarray, classes: Sequence[str]) -> Chart:
     chart = Chart("confusion", "Confusion matrix", "Test nodes; the colour is the share within the true class.")
     names = [short(name) for name in classes]
     total = np.maximum(counts.sum(axis=1, keepdims=True), 1)
-    side = min(2.2 + 0.34 * size, 6.4)
+    side = min(2.3 + 0.2 * size, 5.2)
     with chart.axes(side + 0.6, side) as axes:
         for row, column in np.ndindex(counts.shape):
             share = counts[row, column] / total[row, 0]
@@ -75,7 +75,8 @@ def confusion_chart(counts: np.ndarray, classes: Sequence[str]) -> Chart:
                 color = SERIES[0] if row == column else SERIES[1]
                 axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=color, alpha=0.7 * share))
             if size <= COUNTED:
-                axes.text(column, row, f"{counts[row, column]}", ha="center", va="center", fontsize=8)
+                text = axes.text(column, row, f"{counts[row, column]}", ha="center", va="center")
+                text.set(fontsize=9 - size // 6, color=INK if share > 0 else MUTED)
         axes.set_xlim(-0.5, size - 0.5)
         axes.set_ylim(size - 0.5, -0.5)
         axes.set_xticks(range(size), names, rotation=90 if max(map(len, names)) > 3 else 0)
@@ -131,40 +132,44 @@ def degree_chart(bins: Sequence[Bin], metric: str) -> Chart:
     """The metric of nodes with similarly many neighbours."""
     unit, name = (100 if metric == "accuracy" else 1), NAMES.get(metric, metric)
     title = f"{name.partition(' (')[0].capitalize()} by degree"
-    chart = Chart("degree", title, "Test nodes; bars: 95 % intervals; above the axis: number of nodes.")
+    chart = Chart("degree", title, "Test nodes; bars: 95 % intervals; in brackets: number of nodes.")
     with chart.axes() as axes:
         _points(axes, range(len(bins)), bins, unit)
         labels = [f"{one.low:.0f}" if one.low == one.high else f"{one.low:.0f}–{one.high:.0f}" for one in bins]
+        labels = [f"{label}\n({one.count:,})" for label, one in zip(labels, bins, strict=True)]
         axes.set_xticks(range(len(bins)), labels)
-        bottom, top = axes.get_ylim()
-        axes.set_ylim(bottom - 0.14 * (top - bottom), top)
-        for place, one in enumerate(bins):
-            axes.text(place, bottom - 0.09 * (top - bottom), f"{one.count:,}", ha="center", fontsize=7, color=MUTED)
         axes.set_xlabel("degree (number of neighbours)")
+        axes.grid(axis="x", visible=False)
         axes.set_ylabel(f"test {name}")
     return chart
 
 
-def stability_chart(stability: Stability) -> Chart:
-    """How near the order of earlier epochs is to the learned one."""
+def stability_chart(stability: Stability) -> Chart | None:
+    """How near the order of earlier epochs is to the learned one; nothing if none can be compared."""
+    known = [one for one in stability.epochs if np.isfinite(one.mean)]
+    if not known:
+        return None
     caption = (
         f"Kendall's tau with the learned order, mean over heads and {len(stability.nodes):,} nodes; band: quartiles."
     )
     chart = Chart("stability", "Order stability over epochs", caption)
     with chart.axes() as axes:
-        for number, layer in enumerate(sorted({one.layer for one in stability.epochs})):
-            found = [one for one in stability.epochs if one.layer == layer]
+        layers, lowest = sorted({one.layer for one in known}), 0.0
+        for number, layer in enumerate(layers):
+            found = [one for one in known if one.layer == layer]
             color, epochs = number % len(SERIES), [one.number for one in found]
             tau = [one.tau.nanmean(dim=1).numpy() for one in found]
             low, high = (np.array([np.nanquantile(one, share) for one in tau]) for share in (0.25, 0.75))
+            lowest = min(lowest, float(low.min()))
             axes.fill_between(epochs, low, high, color=SERIES[color], alpha=0.15, linewidth=0)
             series(axes, color, epochs, [one.mean for one in found], f"GOAT layer {layer}")
-        axes.set_ylim(-1.05, 1.05)
+        axes.set_ylim(lowest - 0.05, 1.05)
         axes.axhline(0, color=MUTED, linewidth=0.8)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlabel("epoch")
         axes.set_ylabel("Kendall's tau (−1 to 1)")
-        axes.legend()
+        if len(layers) > 1:
+            axes.legend()
     return chart
 
 
@@ -172,7 +177,7 @@ def _points(axes: Axes, x: Sequence[float] | range, bins: Sequence[Bin], unit: f
     value = unit * np.array([one.value for one in bins])
     low, high = (unit * np.array([getattr(one, name) for one in bins]) for name in ("value_low", "value_high"))
     error = np.nan_to_num(np.stack([value - low, high - value])).clip(min=0)
-    axes.errorbar(x, value, error, fmt="o-", color=SERIES[0], ecolor=GRID, capsize=3, markersize=5)
+    axes.errorbar(x, value, error, fmt="o-", color=SERIES[0], ecolor=MUTED, elinewidth=1, capsize=3, markersize=5)
 
 
 def _epochs(axes: Axes, best_epoch: int) -> None:

@@ -14,7 +14,7 @@ from torch_goat import settings
 from torch_goat.explain.steadiness import settled
 from torch_goat.report.measures import Z95, wilson
 from torch_goat.training import Experiment, Result, RunError
-from torch_goat.training.folder import CONFIG, RESULT, find_runs
+from torch_goat.training.folder import CONFIG, RESULT, Damaged, find_runs, reading
 from torch_goat.training.metrics import LOWER_IS_BETTER
 
 DIFFERENCES: Final = 4  # settings that a label tells
@@ -88,17 +88,19 @@ def gather(place: Path) -> tuple[list[Finished], list[str]]:
         raise RunError(f"there is no folder {place}; name a run or a folder of runs.")
     found, left_out = [], []
     for folder in find_runs(place):
+        name = "it" if folder == place else str(folder.relative_to(place))
         if not (folder / RESULT).is_file():
-            left_out.append(f"{folder} is not done")
+            left_out.append(f"{name} is not done")
             continue
         try:
-            experiment = settings.read(Experiment, folder / CONFIG)
-            result = Result.from_json((folder / RESULT).read_text(encoding="utf-8"))
-            run = Finished(folder, experiment, result)
-            run.score("val")
+            with reading(folder, CONFIG) as path:
+                experiment = settings.read(Experiment, path)
+            with reading(folder, RESULT) as path:
+                run = Finished(folder, experiment, Result.from_json(path.read_text(encoding="utf-8")))
+                run.score("val")
             found.append(run)
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-            left_out.append(f"{folder} is damaged ({' '.join(str(error).split()) or type(error).__name__})")
+        except Damaged as error:
+            left_out.append(f"{name} is damaged ({error.what})")
     if not found:
         reason = f" ({left_out[0]})" if left_out else ""
         raise RunError(f"there is no run that is done in {place}{reason}; name a folder that goat train has filled.")

@@ -21,7 +21,7 @@ from torch_goat.report.page import render
 from torch_goat.report.viewer import viewer_data
 from torch_goat.settings import SettingsError
 from torch_goat.training import NamedGraph, Run, open_run
-from torch_goat.training.folder import CURVES
+from torch_goat.training.folder import CURVES, reading
 
 MOST_NODES: Final = 200  # with contributions
 UNASKED_NODES: Final = 20  # with contributions if none are named
@@ -110,11 +110,11 @@ def report(place: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path
         "split_table": words.split_table(detail.named, detail.run.experiment),
         "comparison_table": words.comparison_table(rows),
         "notes": words.comparison_notes(rows, other_data, left_out),
-        "intervals": charts.intervals_chart(rows),
+        "intervals": charts.intervals_chart(rows) if len(rows) > 1 else None,
         "learning": _learning(detail),
         "metrics_table": words.metrics_table(detail.run.result),
         "predictions": _predictions(detail),
-        "stability": charts.stability_chart(steady) if steady.epochs else None,
+        "stability": charts.stability_chart(steady),
         "seeds_table": words.seeds_table(steady) if steady.seeds else None,
         "reader": reader_name,
         "order_notes": words.order_notes(steady, bool(reader.orderings)),
@@ -166,11 +166,15 @@ def _furthest(detail: Detail) -> list[int]:
 
 
 def _learning(detail: Detail) -> list[Chart]:
-    with open(detail.run.folder / CURVES, newline="", encoding="utf-8") as file:
+    with reading(detail.run.folder, CURVES) as path, open(path, newline="", encoding="utf-8") as file:
         lines = list(csv.DictReader(file))
-    curves = {key: np.array([float(line[key]) for line in lines]) for key in lines[0]}
+        if len(lines) != detail.run.result.epochs:
+            raise ValueError(f"it has {len(lines)} epochs, but {detail.run.result.epochs} were trained")
+        curves = {key: np.array([float(line[key]) for line in lines]) for key in lines[0]}
     best = detail.run.result.best_epoch
-    return [charts.loss_chart(curves, best), charts.metric_chart(curves, detail.curve, best)]
+    unit = "target's unit" if detail.named.target_scale == 1 else "standard deviations"
+    loss = "cross-entropy (nats)" if detail.classification else f"squared error ({unit}²)"
+    return [charts.loss_chart(curves, loss, best), charts.metric_chart(curves, detail.curve, best)]
 
 
 def _predictions(detail: Detail) -> list[Chart]:

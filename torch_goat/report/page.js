@@ -3,6 +3,7 @@
 (async () => {
   const SHOWN = 200; // neighbours of one node
   const MATCHES = 12; // of a search
+  const OPEN = 20; // nodes with contributions, listed at once
   const SPLITS = ["in no part of the split", "training", "validation", "test"];
   const $ = (id) => document.getElementById(id);
   const about = JSON.parse($("viewer-data").textContent);
@@ -127,7 +128,8 @@
     $("neighbors").tHead.replaceChildren(head);
     const body = document.createDocumentFragment();
     const strongest = effects ? Math.max(1e-12, ...Array.from(effects.values(), Math.abs)) : 1;
-    rows.forEach((row, index) => body.append(line(row, index, effects, strongest)));
+    const digits = Math.min(12, Math.max(0, 3 - Math.floor(Math.log10(strongest)))); // four of the strongest
+    rows.forEach((row, index) => body.append(line(row, index, effects, strongest, digits)));
     $("neighbors").tBodies[0].replaceChildren(body);
     $("shown").textContent = sentence(all, rows.length, effects);
     for (const button of $("explained").querySelectorAll("button")) {
@@ -163,30 +165,26 @@
     );
   }
 
-  function line(row, index, effects, strongest) {
+  function line(row, index, effects, strongest, digits) {
     const made = make("tr");
     const name = make("td");
     if (row.node === state.node) {
       name.append(make("span", `${nameOf(row.node)} (itself)`, "own"));
     } else {
-      const button = make("button", nameOf(row.node));
-      button.type = "button";
-      button.dataset.node = row.node;
-      name.append(button);
+      const link = make("a", nameOf(row.node));
+      link.href = "#node";
+      link.dataset.node = row.node;
+      name.append(link);
     }
     made.append(make("td", index + 1, "number"), name, make("td", classOf(arrays.truth[row.node])));
     if (orders.length) {
-      const cell = make("td", undefined, "weight");
-      const bar = make("div", undefined, "bar");
-      const block = make("i");
-      block.style.width = `calc((100% - 4rem) * ${row.share})`;
-      bar.append(block, make("span", row.weight.toPrecision(2)));
-      cell.append(bar);
+      const cell = make("td", row.weight.toPrecision(2), "weight");
+      cell.style.setProperty("--share", row.share);
       made.append(cell);
     }
     if (effects) {
       const value = effects.get(row.node);
-      const cell = make("td", value === undefined ? "" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(3)}`, "effect");
+      const cell = make("td", value === undefined ? "" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`, "effect");
       if (value !== undefined) {
         const color = value < 0 ? "--against" : "--for";
         cell.style.background = `color-mix(in srgb, var(${color}) ${Math.round((55 * Math.abs(value)) / strongest)}%, transparent)`;
@@ -280,8 +278,10 @@
   });
   for (const id of ["neighbors", "explained"]) {
     $(id).addEventListener("click", (event) => {
-      const button = event.target.closest("button");
-      if (button) choose(Number(button.dataset.node), true);
+      const chosen = event.target.closest("[data-node]");
+      if (!chosen) return;
+      event.preventDefault();
+      choose(Number(chosen.dataset.node), true);
     });
   }
 
@@ -307,7 +307,9 @@
 
   function offerExplained() {
     if (!arrays.chosen.length) return;
-    $("explained").append("With contributions: ");
+    const all = arrays.chosen.length;
+    $("explained").firstElementChild.textContent = `${all} node${all > 1 ? "s" : ""} with contributions`;
+    $("explained").open = all <= OPEN;
     for (const node of arrays.chosen) {
       const button = make("button", nameOf(node));
       button.type = "button";

@@ -15,7 +15,7 @@ from torch_goat.graph import neighborhoods
 from torch_goat.nn import Ordering
 from torch_goat.training import NamedGraph
 
-LIMIT: Final = 8_000_000  # bytes; where all nodes would take more, some are left out
+LIMIT: Final = 9_500_000  # bytes; where all nodes would take more, some are left out
 SCALE: Final = 2048  # steps of the logarithm of a neighbourhood's largest coefficient, per e-fold
 
 
@@ -103,7 +103,7 @@ def _pack(
     arrays.add("effect.ptr", np.cumsum([0, *sizes]).astype(np.uint32))
     arrays.add("effect.source", np.array([one.neighbor for node in chosen for one in effects[node]], np.uint32))
     arrays.add("effect.value", np.array([one.contribution for node in chosen for one in effects[node]], np.float32))
-    unit = "log-odds of the predicted class" if named.classes else f"units of {named.target or 'the target'}"
+    unit = "log-odds" if named.classes else f"units of {named.target or 'the target'}"
     about = {"heads": heads, "unit": unit, "classification": bool(named.classes), "included": int(nodes.sum())}
     return about | {"scale": SCALE} | arrays.pack()
 

@@ -41,11 +41,12 @@ def summary(rows: Sequence[Row], named: NamedGraph) -> str:
     if not tested or not math.isfinite(best.mean):
         return f"{best.label} has the best validation on {dataset}; there are no test nodes to judge it by."
     value = number(best.mean, best.metric, unit=True)
+    chosen = f"{best.label}, chosen by validation," if len(rows) > 1 else best.label
     if best.metric == "accuracy":
-        text = f"{best.label} is right about {value} of the {tested:,} test nodes of {dataset}"
+        text = f"{chosen} is right about {value} of the {tested:,} test nodes of {dataset}"
     else:
         metric = METRICS[best.metric].partition(" (")[0]
-        text = f"{best.label} predicts the {tested:,} test nodes of {dataset} with a {metric} of {value}"
+        text = f"{chosen} predicts the {tested:,} test nodes of {dataset} with a {metric} of {value}"
     if math.isfinite(best.low):
         text += f" (95 % interval {number(best.low, best.metric)} to {number(best.high, best.metric)})"
     return f"{text}{_beside(rows)}{_guess(best, named)}"
@@ -106,7 +107,7 @@ def split_table(named: NamedGraph, experiment: Experiment) -> Table:
         size = int(mask.sum())
         rows.append([PARTS[split], f"{size:,}", f"{100 * size / data.num_nodes:.1f}", _range(y[mask], named)])
     about = "most frequent class (% of part)" if named.classes else "target"
-    protocol = f"The split {experiment.split} {experiment.index}".replace("  ", " ")
+    protocol = f"The split: {experiment.split or 'its own'}, number {experiment.index}"
     return Table(protocol, ["part", "nodes", "% of nodes", about], rows)
 
 
@@ -179,6 +180,8 @@ def order_notes(steady: Stability, ordered: bool) -> list[str]:
         notes.append("Heads of different seeds have nothing in common, so the orders by mean coefficient are compared.")
     else:
         notes.append("There is no run of another seed to compare the order with.")
+    if steady.epochs and not any(math.isfinite(one.mean) for one in steady.epochs):
+        notes.append("No node has a neighbour, so there is no order to compare.")
     if not steady.epochs:
         notes.append("No orders of earlier epochs were recorded; training with --set record_orderings=[0,10,100] does.")
     return notes
@@ -189,10 +192,11 @@ def viewer_text(named: NamedGraph, reader: str, included: int, ordered: bool, as
     text = f"The neighbours of a node as {reader} reads them"
     if ordered:
         text += ", in the order of each head. Bars are attention coefficients, rounded to 1/255 of the largest"
-    text += (
-        ". A contribution is what the prediction loses if the neighbour's edges to the node are left out of every layer"
-    )
-    text += "." if asked else "; it was computed for the test nodes whose predictions are furthest from the truth."
+    what = "prediction (the log-odds of its class)" if named.classes else "prediction"
+    ways = ("speaks for it", "against it") if named.classes else ("raises it", "lowers it")
+    text += f". A contribution is what the {what} loses if the neighbour's edges to the node are left out of every"
+    text += f" layer: blue {ways[0]}, orange {ways[1]}."
+    text += "" if asked else " Contributions are of the test nodes whose predictions are furthest from the truth."
     if included < named.data.num_nodes:
         text += f" The page has room for the neighbourhoods of {included:,} of {named.data.num_nodes:,} nodes."
     return text

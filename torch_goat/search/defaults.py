@@ -71,8 +71,7 @@ def starting_point(dataset: str, model: str) -> Experiment:
 def own_starting_point(name: str, source: Tables | Path, task: Task, model: str) -> Experiment:
     """Settings that suit a graph of one's own, of which nothing is known: the same for all models.
 
-    Layers are 64 wide with a residual, which serves graphs whose neighbours are alike and those whose are not. GOAT
-    adds the weighted mean of the neighbours to what its RNN reads, so that it can be what GAT is.
+    Layers are 64 wide with a residual, which serves graphs whose neighbours are alike and those whose are not.
 
     Args:
         name: What the graph is called.
@@ -83,8 +82,6 @@ def own_starting_point(name: str, source: Tables | Path, task: Task, model: str)
     if model not in MODELS:
         raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
     start = _OWN_REGRESSION if task == "regression" else _OWN
-    if "mean_residual" in KINDS[model].reads:
-        start = replace(start, model=start.model | {"mean_residual": True})
     if isinstance(source, Path):
         return replace(_experiment(name, "masks", model, start), graph=str(source.resolve()))
     return replace(_experiment(name, source.split, model, start), tables=source)

@@ -2,16 +2,25 @@
 
 import io
 import os
+import re
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import sqlalchemy
+from optuna.exceptions import StorageInternalError
 from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from sqlalchemy.exc import SQLAlchemyError
 
 from torch_goat.files import fcntl, hold
 from torch_goat.settings import SettingsError
+from torch_goat.stores.address import masked, one_line
+from torch_goat.training import RunError
 
 JOURNAL_START = b'{"op_code":'  # of every line
+CONNECT_SECONDS = 10  # that a database may take to be reached
 
 
 class JournalLock(JournalFileOpenLock):
@@ -67,11 +76,37 @@ def _check_journal(path: Path) -> None:
 
 
 def _database(address: str) -> BaseStorage:
+    driven = re.sub("^postgres(ql)?://", "postgresql+psycopg://", address)
     try:
-        return RDBStorage(address)
+        if driven == address:
+            return RDBStorage(address)
+        return _postgres(driven)
+    except ModuleNotFoundError as error:
+        reason = f"{error.name} is not installed; install it with: pip install 'torch-goat[postgres]'"
+        raise SettingsError(f"the storage {masked(address)} cannot be opened: {reason}.") from error
     except Exception as error:  # of any driver
-        reason = str(error).strip().splitlines()[0]
-        raise SettingsError(f"the storage {address} cannot be opened: {reason}") from error
+        raise SettingsError(f"the storage {masked(address)} cannot be opened: {one_line(error, address)}.") from error
+
+
+def _postgres(address: str) -> BaseStorage:
+    """A database of PostgreSQL's; of the processes that open it at once when it is empty, one makes the tables."""
+    # No connection is held, or can be lost, while a trial trains; a server has few of them for many machines.
+    options = {"poolclass": sqlalchemy.NullPool, "connect_args": {"connect_timeout": CONNECT_SECONDS}}
+    with sqlalchemy.create_engine(address, **options).begin() as connection:
+        connection.execute(sqlalchemy.text("SELECT pg_advisory_xact_lock(602)"))
+        return RDBStorage(address, engine_kwargs=options)
+
+
+@contextmanager
+def answering(place: str) -> Iterator[None]:
+    """Raises what a database says that has gone away as an error that names it."""
+    try:
+        yield
+    except (StorageInternalError, SQLAlchemyError) as error:
+        reason = one_line(error.__cause__ or error, place)
+        raise RunError(
+            f"the storage {masked(place)} no longer answers: {reason}; once it does, the same command goes on."
+        ) from error
 
 
 def _whole_lines(file: io.BufferedRandom) -> int:

@@ -38,6 +38,7 @@ class Study:
 
     def __init__(self, search: Search, folder: Path, storage: str, total: int) -> None:
         self.search, self.folder, self.total = search, folder, min(total, search.size)
+        self.storage = storage
         with usable(folder):
             self._place = self._settle()
             self._study = optuna.create_study(

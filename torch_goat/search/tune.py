@@ -19,6 +19,7 @@ from torch_goat import datasets, settings
 from torch_goat.files import write_atomic
 from torch_goat.search.search import Search
 from torch_goat.search.space import decoded
+from torch_goat.search.storage import answering
 from torch_goat.search.study import Study
 from torch_goat.search.worker import Setting, TrialEvent, over, work
 from torch_goat.training import Experiment, Interrupted, RunError
@@ -87,13 +88,14 @@ def tune(
         datasets.load(search.experiment.dataset, split=search.experiment.split, index=index, data_dir=data_dir)
     setting = Setting(search, Path(folder), storage, trials, None if data_dir is None else str(data_dir))
     study = setting.study()
-    on_event(over(study, TrialEvent("opened", -1)))
-    try:
-        _Workers(setting, study, jobs, _devices(device), on_event).run()
-    finally:
-        if study.best() is not None:
-            _write(study)
-    return _outcome(study)
+    with answering(storage):
+        on_event(over(study, TrialEvent("opened", -1)))
+        try:
+            _Workers(setting, study, jobs, _devices(device), on_event).run()
+        finally:
+            if study.best() is not None:
+                _write(study)
+        return _outcome(study)
 
 
 @dataclass

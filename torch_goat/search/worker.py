@@ -13,11 +13,13 @@ from statistics import fmean
 from typing import Literal, NamedTuple
 
 import torch
+from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial
 
 from torch_goat.datasets import DataError
 from torch_goat.files import Busy
 from torch_goat.search.search import Search
+from torch_goat.search.storage import answering
 from torch_goat.search.study import Study
 from torch_goat.training import Epoch, Interrupted, RunError, train
 
@@ -85,20 +87,21 @@ def run_trials(
         on_event: Called with what happens.
         stop: Asked now and then whether to stop, which raises :class:`Interrupted`.
     """
-    while True:
-        with study.claimed() as trial:
-            if trial is not None:
-                on_event(TrialEvent("started", trial.number, job))
-                watch = _Watch(study, trial, job, on_event, stop)
-                event = _trained(study, trial, watch, device, data_dir)
-                study.tell(trial, event.value, pruned=event.kind == "pruned")
-                on_event(over(study, event))
-        if trial is None:
-            if not study.waits():
-                return
-            if stop():
-                raise Interrupted("stopped.")
-            time.sleep(WAIT_SECONDS)
+    with answering(study.storage):
+        while True:
+            with study.claimed() as trial:
+                if trial is not None:
+                    on_event(TrialEvent("started", trial.number, job))
+                    watch = _Watch(study, trial, job, on_event, stop)
+                    event = _trained(study, trial, watch, device, data_dir)
+                    study.tell(trial, event.value, pruned=event.kind == "pruned")
+                    on_event(over(study, event))
+            if trial is None:
+                if not study.waits():
+                    return
+                if stop():
+                    raise Interrupted("stopped.")
+                time.sleep(WAIT_SECONDS)
 
 
 def over(study: Study, event: TrialEvent) -> TrialEvent:
@@ -181,7 +184,7 @@ def _trained(study: Study, trial: FrozenTrial, watch: _Watch, device: str, data_
         if not watch.pruned:
             raise
         return TrialEvent("pruned", trial.number, watch.job)
-    except (RunError, Busy, DataError, OSError, ImportError):
+    except (RunError, Busy, DataError, OSError, ImportError, StorageInternalError):
         raise
     except Exception as error:
         message = str(error) or type(error).__name__

@@ -1,6 +1,7 @@
 """Tables of results: run folders to numbers, numbers to Markdown, LaTeX and CSV."""
 
 from torch_goat.tables.collect import Collected, collect
+from torch_goat.tables.ledger import Ledger
 from torch_goat.tables.render import FORMATS, to_csv, to_latex, to_markdown
 from torch_goat.tables.statistics import Summary, paired_p_value, summarize
 from torch_goat.tables.table import Comparison, Entry, Heading, ResultTable, tabulate
@@ -11,6 +12,7 @@ __all__ = [
     "Comparison",
     "Entry",
     "Heading",
+    "Ledger",
     "ResultTable",
     "Summary",
     "collect",

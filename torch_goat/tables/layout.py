@@ -61,7 +61,15 @@ def comparison_grid(table: ResultTable) -> Grid | None:
 def notes(table: ResultTable) -> list[str]:
     """What a reader should know of a table."""
     lacking = [f"{head.label} ({head.dataset})" for name, head in table.headings.items() if name in table.lacking]
-    return [LEGEND, *([f"Not run for want of data: {', '.join(lacking)}."] if lacking else [])]
+    found = [LEGEND]
+    if table.trials:
+        found.append(
+            f"The settings of every cell are the best of {table.trials} trials by the validation nodes of its first "
+            "graph or split."
+        )
+    if table.devices:
+        found.append(f"Runs: {', '.join(f'{count} on {device}' for device, count in sorted(table.devices.items()))}.")
+    return found + ([f"Not run for want of data: {', '.join(lacking)}."] if lacking else [])
 
 
 def signed(value: float, decimals: int) -> str:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from torch_goat.datasets import DATASETS
 from torch_goat.recipes import Published, Recipe, Run
@@ -107,6 +107,8 @@ class ResultTable:
         baselines: How the rows are called that others are tested against, by name.
         entries: Its cells by row and column.
         lacking: The columns that have empty cells because their data are not here.
+        trials: How many trials the settings of every cell are the best of; 0 if there was no search.
+        devices: How many runs were done on which device.
     """
 
     title: str
@@ -115,6 +117,8 @@ class ResultTable:
     baselines: Mapping[str, str]
     entries: Mapping[CellName, Entry]
     lacking: Set[str] = frozenset()
+    trials: int = 0
+    devices: Mapping[str, int] = field(default_factory=dict)
 
     def part(self, rows: Iterable[str], columns: Iterable[str]) -> "ResultTable":
         """Some rows and columns, with the places and tests that they have in the whole table."""
@@ -127,7 +131,11 @@ class ResultTable:
 
 
 def tabulate(
-    recipe: Recipe, runs: Iterable[Run], scores: Mapping[CellName, Mapping[int, float]], lacking: Iterable[str] = ()
+    recipe: Recipe,
+    runs: Iterable[Run],
+    scores: Mapping[CellName, Mapping[int, float]],
+    lacking: Iterable[str] = (),
+    devices: Mapping[str, int] | None = None,
 ) -> ResultTable:
     """The table of a recipe from the results of its runs.
 
@@ -136,6 +144,7 @@ def tabulate(
         runs: All runs of it.
         scores: Their results, as :func:`collect` finds them.
         lacking: The columns whose data are not here.
+        devices: How many of the runs were done on which device.
     """
     planned = Counter((run.row, run.column) for run in runs)
     headings = {column: _heading(recipe, column) for column in recipe.columns}
@@ -150,7 +159,16 @@ def tabulate(
     labels = {name: row.label for name, row in recipe.rows.items()}
     baselines = {name: label for name, label in labels.items() if not recipe.rows[name].ours}
     open_columns = {column for (_, column), entry in entries.items() if len(entry.values) < entry.planned}
-    return ResultTable(recipe.title, headings, labels, baselines, entries, open_columns.intersection(lacking))
+    return ResultTable(
+        recipe.title,
+        headings,
+        labels,
+        baselines,
+        entries,
+        lacking=open_columns.intersection(lacking),
+        trials=recipe.search.trials,
+        devices=devices or {},
+    )
 
 
 def _heading(recipe: Recipe, column: str) -> Heading:

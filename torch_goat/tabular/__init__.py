@@ -1,5 +1,8 @@
 """A graph of one's own: tables of nodes and edges as a graph to train on, and new ones to predict on."""
 
+import copy
+import os
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from torch_goat.tabular.errors import TableError
@@ -20,9 +23,24 @@ def load_tables(tables: Tables, index: int = 0) -> "OwnGraph":
         index: Which of the random splits, from 0.
     """
     _need_pandas()
+    found = _load(tables, index, tuple(_stamp(path) for path in (tables.nodes, tables.edges)))
+    return found._replace(data=copy.copy(found.data))
+
+
+@lru_cache(maxsize=1)  # the runs of one process tend to follow each other on one graph
+def _load(tables: Tables, index: int, stamps: tuple[tuple[int, int] | None, ...]) -> "OwnGraph":
     from torch_goat.tabular import graph
 
     return graph.load_graph(tables, index)
+
+
+def _stamp(path: str) -> tuple[int, int] | None:
+    """When a file was changed, and its size; ``None`` if it cannot be looked at."""
+    try:
+        status = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def apply_schema(schema: Schema, nodes: str, edges: str = "", *, join: Tables | None = None) -> "NewGraph":

@@ -49,12 +49,9 @@ class CSVSource(Source):
             decimal = ","
             sample = sample.apply(lambda column: column.str.replace(",", ".", regex=False))
         as_text = [name for name in self.columns if name not in free or not _numeric(sample[name])]
-        frame = self._parse(
+        return self._parse(
             {"dtype": dict.fromkeys(as_text, str), "na_values": known, "decimal": decimal, "low_memory": False}
         )
-        if frame.empty:
-            raise TableError(f"{self.path}, line 1: there is a header but no row below it.")
-        return frame
 
     def line(self, row: int) -> int:
         for number, (line, _) in enumerate(_records(self._text, self._separator)):

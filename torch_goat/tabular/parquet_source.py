@@ -41,8 +41,6 @@ class ParquetSource(Source):
             table = self._file.read()
         except (pyarrow.ArrowException, OSError) as error:
             raise TableError(f"{self.path} is damaged ({' '.join(str(error).split())}).") from None
-        if table.num_rows == 0:
-            raise TableError(f"{self.path}, line 1: there are columns but no row.")
         series = {}
         for name in self.columns:
             column, kind = table.column(name), table.schema.field(name).type

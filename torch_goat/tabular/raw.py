@@ -1,6 +1,7 @@
 """The bytes of a file that somebody offers as a table, refused if they are something else."""
 
 import os
+import pickletools
 import stat
 from pathlib import Path
 from typing import Final
@@ -39,7 +40,19 @@ def read_raw(path: Path) -> bytes:
     for start, kind, advice in _KINDS:
         if raw.startswith(start):
             raise TableError(f"{path} is {kind}, not a table; {advice}.")
+    if raw.endswith(b".") and _is_old_pickle(raw):
+        raise TableError(f"{path} is a pickle, not a table; {_NEVER}.")
     return raw
+
+
+def _is_old_pickle(raw: bytes) -> bool:
+    """Whether bytes are a pickle of the first protocols, which has no mark; it is taken apart but not executed."""
+    try:
+        for _ in pickletools.genops(raw):
+            pass
+    except ValueError:
+        return False
+    return True
 
 
 def check_file(path: Path) -> None:

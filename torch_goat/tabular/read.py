@@ -77,6 +77,8 @@ def read(tables: Tables, sources: Sources, before: Sequence[str] = ()) -> ReadTa
     names |= {"source": ends[0], "destination": ends[1]}
     text = {tables.target, tables.split_column, tables.time_column, *tables.categories}
     of_nodes = nodes.read(text & set(nodes.columns), [names["id"]])
+    if of_nodes.empty:
+        raise TableError(f"{nodes.path}, line 1: there are columns but no row below them; a graph needs nodes.")
     of_edges = edges.read(text & set(edges.columns), ends)
     ids = pd.Index([*before, *_ids(nodes, of_nodes[names["id"]], before)], dtype=object)
     numbers_of = [_ends(edges, of_edges[column], ids, nodes, bool(len(before))) for column in ends]
@@ -129,7 +131,7 @@ def _ends(source: Source, ends: pd.Series, ids: pd.Index, nodes: Source, joined:
             raise TableError(f"{where}: the edge has no node at this end; fill it in or delete the row.")
         graph = "and not of the training graph" if joined else f"of {nodes.path}"
         raise TableError(
-            f"{where}: the edge leads to {shown(name)}, which is no node {graph}; add the node or delete the "
+            f"{where}: the edge names {shown(name)}, which is no node {graph}; add the node or delete the "
             f"{int((found < 0).sum())} such edges."
         )
     return found

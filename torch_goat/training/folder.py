@@ -6,6 +6,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from safetensors import SafetensorError
+
 from torch_goat import settings
 from torch_goat.files import locked
 from torch_goat.training.options import Experiment
@@ -19,10 +21,26 @@ RESULT: Final = "result.json"
 SCHEMA: Final = "schema.json"  # of a graph of one's own: what the columns of its tables are
 ORDERINGS: Final = "orderings"  # a folder
 ERROR: Final = "error.txt"  # why the last try failed
+_UNREADABLE: Final = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, StopIteration, SafetensorError
+)  # fmt: skip
 
 
 class RunError(RuntimeError):
     """A run folder that cannot be used."""
+
+
+class Damaged(RunError):
+    """A run folder of which a file cannot be understood.
+
+    Args:
+        folder: The folder.
+        what: The file and what is wrong with it.
+    """
+
+    def __init__(self, folder: Path, what: str) -> None:
+        super().__init__(f"the run folder {folder} is damaged ({what}); train it anew in another folder.")
+        self.what = what
 
 
 def finished(experiment: Experiment, folder: Path) -> Result | None:
@@ -56,6 +74,18 @@ def usable(folder: Path) -> Iterator[None]:
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         raise RunError(f"the run folder {folder} cannot be used: {reason}; make room or choose another.") from error
+
+
+@contextmanager
+def reading(folder: Path, file: str | Path) -> Iterator[Path]:
+    """Gives the path of a file of a run, and says of a failure to understand it which file it was."""
+    path = folder / file
+    try:
+        yield path
+    except _UNREADABLE as error:
+        text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        reason = " ".join(text.split()).removeprefix(f"{path}: ").rstrip(".") or type(error).__name__
+        raise Damaged(folder, f"{file}: {reason}") from error
 
 
 def ordering_file(folder: Path, epoch: int, layer: int) -> Path:

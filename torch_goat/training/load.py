@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch_geometric.data import Data
 
@@ -14,7 +13,7 @@ from torch_goat.datasets import DATASETS
 from torch_goat.loader import open_graph
 from torch_goat.settings import nearest
 from torch_goat.tabular import Schema, load_tables
-from torch_goat.training.folder import CONFIG, RESULT, SCHEMA, WEIGHTS, RunError
+from torch_goat.training.folder import CONFIG, RESULT, SCHEMA, WEIGHTS, RunError, reading
 from torch_goat.training.options import Experiment
 from torch_goat.training.result import Result
 from torch_goat.training.task import Task
@@ -88,17 +87,18 @@ def open_run(folder: str | Path) -> Run:
         raise RunError(f"{folder} is no run folder: it has no {CONFIG}; name one that goat runs lists.")
     if not (folder / RESULT).is_file():
         raise RunError(f"the run in {folder} is not done: it has no {RESULT}; train it to its end first.")
-    try:
-        experiment = settings.read(Experiment, folder / CONFIG)
-        result = Result.from_json((folder / RESULT).read_text(encoding="utf-8"))
-        schema = None
-        if experiment.tables is not None:
-            schema = Schema.from_json((folder / SCHEMA).read_text(encoding="utf-8"), str(folder / SCHEMA))
+    with reading(folder, CONFIG) as path:
+        experiment = settings.read(Experiment, path)
+    with reading(folder, RESULT) as path:
+        result = Result.from_json(path.read_text(encoding="utf-8"))
+    schema = None
+    if experiment.tables is not None:
+        with reading(folder, SCHEMA) as path:
+            schema = Schema.from_json(path.read_text(encoding="utf-8"), str(path))
+    with reading(folder, CONFIG):
         network = _network(experiment, schema)
-        network.load_state_dict(load_file(folder / WEIGHTS))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise RunError(f"the run folder {folder} is damaged ({reason}); train it anew in another folder.") from error
+    with reading(folder, WEIGHTS) as path:
+        network.load_state_dict(load_file(path))
     return Run(folder, experiment, result, network.eval(), schema)
 
 

@@ -240,9 +240,9 @@ def backward_kernel(
 
     stride = 2 * direction - 1
     for block in range(program, num_blocks, tl.where(program < num_single, num_blocks, num_single)):
-        target, first, length, present = block_of_runs(order, ptr, block, num_targets, 1 - direction, RUNS)
+        target, first, length, _ = block_of_runs(order, ptr, block, num_targets, 1 - direction, RUNS)
         final = grad + (target * num_chains + chain) * HIDDEN + column
-        grad_h = tl.load(final, inside & present, 0.0).to(DTYPE)
+        grad_h = tl.load(final, inside & (length > 0), 0.0).to(DTYPE)
         grad_c = tl.zeros([RUNS, WIDTH], DTYPE)
 
         index, scale = load_place(source, coefficient, first, stride, length, 0, DTYPE)
@@ -265,12 +265,15 @@ def backward_kernel(
             grad_parts, rest, grad_c = step_back(grad_h, grad_c, factors, KIND)
             grad_shares = recurrent_parts(grad_parts, KIND)
             grad_h = rest + multiply_all(grad_shares, matrices_back, KIND, HIDDEN, WIDTH, DOT, PRECISION)
-            active = step < length
+            # Beside a longer run, the gradient of one that is over could grow to infinity, which times zero is none.
+            more = step + 1 < length
+            grad_h = tl.where(more, grad_h, 0.0)
+            grad_c = tl.where(more, grad_c, 0.0)
             row = gradients + (first + stride * step) * (PARTS * HIDDEN)
-            store_parts(row, column, inside & active, grad_parts, KIND, HIDDEN, PARTS)
+            store_parts(row, column, inside & (step < length), grad_parts, KIND, HIDDEN, PARTS)
             if not DOT:
                 weight_sums = add_products(weight_sums, grad_shares, h, KIND)
-                bias_sums = add_parts(bias_sums, grad_parts, active, KIND)
+                bias_sums = add_parts(bias_sums, grad_parts, KIND)
 
             factors, h, h_1, c_1 = factors_1, h_1, h_2, c_2
             scale_1, scale_2 = scale_2, scale_3

@@ -45,7 +45,7 @@ def outer(gradient, h):
 
 @triton.jit
 def add_products(sums, shares, h, KIND: tl.constexpr):
-    """Adds a step's gradients of the recurrent matrices; ``h`` is zero where a run is over."""
+    """Adds a step's gradients of the recurrent matrices, which are zero where a run is over."""
     if KIND == "rnn":
         return (sums[0] + outer(shares[0], h),)
     else:
@@ -58,15 +58,12 @@ def add_products(sums, shares, h, KIND: tl.constexpr):
 
 
 @triton.jit
-def add_parts(sums, parts, active, KIND: tl.constexpr):
-    """Adds a step's gradients of the biases."""
-    first = sums[0] + tl.where(active, parts[0], 0.0)
+def add_parts(sums, parts, KIND: tl.constexpr):
+    """Adds a step's gradients of the biases, which are zero where a run is over."""
     if KIND == "rnn":
-        return (first,)
+        return (sums[0] + parts[0],)
     else:
-        second = sums[1] + tl.where(active, parts[1], 0.0)
-        third = sums[2] + tl.where(active, parts[2], 0.0)
-        return (first, second, third, sums[3] + tl.where(active, parts[3], 0.0))
+        return (sums[0] + parts[0], sums[1] + parts[1], sums[2] + parts[2], sums[3] + parts[3])
 
 
 @triton.jit

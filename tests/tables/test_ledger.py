@@ -1,0 +1,51 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.recipes.recipes import write
+from torch_goat.recipes import Run, plan, read_recipe
+from torch_goat.tables import Ledger
+from torch_goat.training import RunError, train
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Run]:
+    found = plan(read_recipe(write(tmp_path)), rows=["gcn"], columns=["size"])
+    train(found[0].experiment, tmp_path / "table" / found[0].folder, device="cpu")
+    return found
+
+
+def test_a_line_stands_for_a_run_whose_folder_is_elsewhere(tmp_path: Path, runs: list[Run]) -> None:
+    ledger = Ledger(tmp_path / "table")
+    result = ledger.result(runs[0])
+    assert result is not None
+    ledger.write(runs)
+    (tmp_path / "table").rename(tmp_path / "elsewhere")
+    again = Ledger(tmp_path / "table")
+    assert again.result(runs[0]) == result
+    assert [again.is_missing(run) for run in runs] == [False, True]
+
+
+def test_a_line_of_other_settings_does_not_count(tmp_path: Path, runs: list[Run]) -> None:
+    Ledger(tmp_path / "table").write(runs)
+    (tmp_path / "table").rename(tmp_path / "elsewhere")
+    other = runs[0]._replace(experiment=replace(runs[0].experiment, seed=99))
+    assert Ledger(tmp_path / "table").is_missing(other)
+
+
+def test_lines_of_other_runs_stay(tmp_path: Path, runs: list[Run]) -> None:
+    Ledger(tmp_path / "table").write(runs)
+    before = (tmp_path / "table.jsonl").read_text()
+    (tmp_path / "table").rename(tmp_path / "elsewhere")
+    Ledger(tmp_path / "table").write([])
+    assert (tmp_path / "table.jsonl").read_text() == before
+    assert json.loads(before)["folder"] == "size/gcn/0"
+
+
+@pytest.mark.parametrize("line", ["{", '{"folder": "a"}', "[]", '"text"'])
+def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+    (tmp_path / "table.jsonl").write_text(f"{line}\n")
+    with pytest.raises(RunError, match=r"table\.jsonl, line 1: not a result"):
+        Ledger(tmp_path / "table")

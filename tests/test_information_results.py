@@ -1,0 +1,149 @@
+"""What the page on information says of its results is what the results say; its tables are the files themselves."""
+
+import hashlib
+import importlib.util
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from statistics import mean
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from torch_goat.datasets import NEIGHBORHOOD_TASKS
+from torch_goat.information import decompose
+from torch_goat.information.comparison import MODELS
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "information"
+PAGE = (ROOT / "docs" / "information.md").read_text()
+DIAL = [f"synergy-{percent}{graph}" for graph in ("", "-tree") for percent in (0, 50, 100)]
+
+
+def benchmark(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def neighborhoods() -> dict[tuple[str, str], dict[str, Any]]:
+    rows = json.loads((RESULTS / "neighborhoods.json").read_text())["rows"]
+    return {(row["dataset"], row["groups"]): row for row in rows}
+
+
+def share(row: dict[str, Any], part: str) -> float:
+    return row[part]["value"] / row["total"]["value"]
+
+
+def test_parts_sum_to_the_total() -> None:
+    for row in neighborhoods().values():
+        parts = [*row["unique"], row["redundancy"], row["synergy"]]
+        assert sum(part["value"] for part in parts) == pytest.approx(row["total"]["value"])
+
+
+def test_what_is_said_of_the_graphs() -> None:
+    found = neighborhoods()
+    papers = [found[name, "random"] for name in ("cora-content", "citeseer", "computers")]
+    assert all(share(row, "redundancy") > 0.5 for row in papers)
+    assert all(share(found["top2", "random"], "synergy") > share(row, "synergy") > 0.2 for row in papers)
+    for groups in ("features", "random"):
+        assert found["betweenness-100", groups]["total"]["p_value"] > 0.05
+
+
+def seeds(dataset: str, model: str, key: str) -> list[float]:
+    rows = json.loads((RESULTS / "information.json").read_text())["rows"]
+    (found,) = (row[key] for row in rows if (row["dataset"], row["model"]) == (dataset, model))
+    return list(found)
+
+
+def captured(dataset: str, model: str, key: str = "bits") -> float:
+    return mean(seeds(dataset, model, key))
+
+
+def test_every_model_has_every_seed() -> None:
+    results = json.loads((RESULTS / "information.json").read_text())
+    assert results["seeds"] == list(range(10))
+    assert len(results["rows"]) == len(MODELS) * len(results["available"])
+    for row in results["rows"]:
+        assert row["seeds"] == results["seeds"]
+        assert len(row["accuracy"]) == len(row["bits"]) == 10
+    assert all(one["parameters"] <= results["budget"] for one in results["settings"].values())
+    for name, bits in results["available"].items():
+        assert bits == pytest.approx(decompose(NEIGHBORHOOD_TASKS[name].distribution()).total)
+
+
+def test_what_is_said_of_aggregators() -> None:
+    for graph in ("", "-tree"):
+        assert all(captured(f"synergy-0{graph}", model) > 0.95 for model in MODELS)
+        assert captured(f"synergy-100{graph}", "sage-max", "accuracy") < 0.625 + 0.05  # and the chance of 600 nodes
+    for dataset in ("xor", "xor-3", "synergy-100"):
+        assert all(captured(dataset, model) > 0.5 for model in ("gin", "gcn", "sage-mean"))
+    assert all(captured(dataset, "sage-max") > 0.95 for dataset in ("xor", "xor-3"))
+
+
+def test_what_is_said_of_attention() -> None:
+    assert set(sorted(MODELS, key=lambda model: captured("xor", model))[:2]) == {"gat", "gatv2"}
+    for model in ("gat", "gatv2"):
+        assert max(seeds("xor", model, "accuracy")) > 0.95
+        found = seeds("synergy-100", model, "bits")
+        assert max(found) > 0.6
+        assert min(found) < 0.4
+
+
+def test_what_is_said_of_goat() -> None:
+    rnns = [f"goat-{rnn}" for rnn in ("lstm", "gru", "rnn")]
+    assert all(captured(dataset, model) > 0.5 for dataset in ("xor", "xor-3", "synergy-100") for model in rnns)
+    assert all(captured("synergy-100", model) < captured("synergy-100", "gcn") for model in rnns)
+
+
+def best_accuracy(dataset: str, seen: Callable[[tuple[int, ...]], Any]) -> float:
+    """Of who sees the rule and this much of the values of the informative neighbours."""
+    chance: dict[Any, dict[int, float]] = {}
+    for outcome in NEIGHBORHOOD_TASKS[dataset].outcomes():
+        labels = chance.setdefault((outcome.rule, seen(outcome.values)), {})
+        labels[outcome.label] = labels.get(outcome.label, 0.0) + outcome.probability
+    return sum(max(labels.values()) for labels in chance.values())
+
+
+def test_what_a_sum_and_a_maximum_can_know() -> None:
+    """The first neighbour is marked as such, the others are alike."""
+    for dataset in DIAL:
+        assert best_accuracy(dataset, lambda values: (values[0], sum(values[1:]))) == pytest.approx(1)
+    for dataset, best in (("xor", 1), ("xor-3", 1), ("synergy-100", 0.625), ("synergy-50", 0.8125)):
+        assert best_accuracy(dataset, lambda values: (values[0], frozenset(values[1:]))) == pytest.approx(best)
+    assert "at most 62.5 %" in PAGE
+
+
+def test_the_tables_are_those_of_the_results() -> None:
+    for name in ("neighborhoods", "information"):
+        text = (RESULTS / f"{name}.json").read_text()
+        assert benchmark(name).markdown(json.loads(text)) == (RESULTS / f"{name}.md").read_text()
+        assert f"{{include}} ../results/information/{name}.md" in PAGE
+
+
+def test_the_figures_are_those_of_the_results() -> None:
+    for name, source in (("dial", "information"), ("parity", "information"), ("neighborhoods", "neighborhoods")):
+        digest = hashlib.sha256((RESULTS / f"{source}.json").read_bytes()).hexdigest()
+        assert digest.encode() in (ROOT / "docs" / "images" / f"information-{name}.png").read_bytes()
+        assert f"images/information-{name}.png" in PAGE
+
+
+def test_the_page_says_how_it_was_measured() -> None:
+    results = json.loads((RESULTS / "information.json").read_text())
+    points = len(results["search"]["layers"]) * len(results["search"]["learning_rates"])
+    for said in (f"the same {points} points", f"{results['budget']} parameters"):
+        assert said in PAGE
+
+
+def test_the_examples_run_as_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
+    exec(first, {})
+    out = capsys.readouterr().out
+    assert "synergy            1.000 bit" in out
+    assert out.endswith("\n0.0\n")
+    compile(second, "page", "exec")  # its data may not be there

@@ -1,0 +1,70 @@
+"""The page on training shows the committed results, and says nothing that they do not bear out."""
+
+import json
+from pathlib import Path
+from statistics import mean
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+RESULTS = ROOT / "results/training"
+
+
+def means() -> dict[tuple[str, str], float]:
+    rows = json.loads((RESULTS / "remedies.json").read_text())
+    return {(row["task"], row["variant"]): mean(row["values"]) for row in rows if row["values"]}
+
+
+def test_the_tables_are_those_of_the_results() -> None:
+    for name in ("start", "remedies"):
+        assert (RESULTS / f"{name}.md").read_text().strip() in PAGE
+
+
+def test_the_table_is_of_the_values() -> None:
+    table = (RESULTS / "remedies.md").read_text()
+    for (task, variant), value in means().items():
+        shown = f"{value:.4f}" if task.startswith("effective") else f"{100 * value:.1f}"
+        assert any(line.startswith(f"| {variant} |") and f" {shown} " in line for line in table.splitlines())
+
+
+def test_what_the_page_says_of_the_defaults() -> None:
+    found, real = means(), ("cora-content", "citeseer", "computers", "cs")
+    for task in real:
+        assert found[task, "default, two GOAT layers"] > found[task, "two GOAT layers"] + 0.15
+    for task in (*real, "top2"):
+        assert found[task, "orthogonal weights"] > found[task, "the paper's equations"] - 0.01
+        assert found[task, "default"] > found[task, "the paper's equations"] - 0.001
+    assert found["cs", "default, residual"] > found["cs", "default"] + 0.015
+    assert found["computers", "default, residual"] > found["computers", "default"] + 0.005
+    size = {variant: value for (task, variant), value in found.items() if task == "effective-size-100"}
+    assert size["default, two GOAT layers"] < size["default"] / 10
+    assert size["default, two GOAT layers"] < size["default, residual, two GOAT layers"] / 5
+    assert size["default, residual, two GOAT layers"] < size["together, two GOAT layers"] / 2
+
+
+def test_what_the_page_says_of_others() -> None:
+    found = means()
+    for task in ("cora-content", "citeseer"):
+        assert found[task, "gcn"] == max(value for (name, _), value in found.items() if name == task)
+
+
+def test_what_the_model_card_says() -> None:
+    card = (ROOT / "docs/model-card.md").read_text(encoding="utf-8")
+    found = means()
+    size = {variant: value for (task, variant), value in found.items() if task == "effective-size-100"}
+    best = min(value for variant, value in size.items() if "two GOAT layers" in variant)
+    assert "less than half the error of GIN" in card
+    assert best < size["gin"] / 2
+    assert "about a twentieth of that of GAT, GCN" in card
+    assert best < min(size[name] for name in ("gat", "gcn", "sage-max")) / 15
+    pooling = {variant: value for (task, variant), value in found.items() if task == "top2"}
+    others = [pooling[name] for name in ("gat", "gcn", "sage-max", "gin")]
+    assert pooling["default, residual, two GOAT layers"] > max(others)
+    assert pooling["default"] < min(pooling["gat"], pooling["sage-max"])
+    wide = [task for (task, variant) in found if variant == "one wide head"]
+    assert sum(found[task, "one wide head"] < found[task, "with a bias"] for task in wide) == 4
+    assert len(wide) == 5
+    rows = json.loads((ROOT / "benchmarks/results/2026-11-15-h200-scale/scale-arxiv.json").read_text())["rows"]
+    gat, default, _, exact, _ = rows[:5]
+    assert f"takes {default['ratio']:.1f} times as long" in card
+    assert f"`mean_residual=False` {exact['ratio']:.1f} times" in card
+    assert 2 < default["gigabytes"] / gat["gigabytes"] < 2.5

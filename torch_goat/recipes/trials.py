@@ -1,0 +1,160 @@
+"""The search of a table's settings: as many random trials for every cell, judged by the validation nodes alone.
+
+What a trial tries depends on its cell and its number and on nothing else, so that all trials of a table are one plan of
+runs, on any number of machines, and whoever repeats the search comes to the same choice.
+"""
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, fields, replace
+from pathlib import PurePosixPath
+from statistics import fmean
+from typing import Any, Final, NamedTuple
+
+from torch_goat import settings
+from torch_goat.datasets import DATASETS
+from torch_goat.models import ModelOptions
+from torch_goat.recipes.plan import changed, choose
+from torch_goat.recipes.recipe import Cell, Recipe, Row, Table
+from torch_goat.settings import SettingsError
+from torch_goat.training import Experiment, Result, TrainingOptions
+
+ATTEMPTS: Final = 100  # to draw settings that no earlier trial has
+CellName = tuple[str, str]  # of a row and a column
+
+
+class Trial(NamedTuple):
+    """Some settings for a cell, on one graph or split.
+
+    Its folder is ``search/cora/goat-lstm/7/0``: the column, the row, the number of the trial and the repetition.
+    """
+
+    row: str
+    column: str
+    number: int
+    repetition: int
+    experiment: Experiment
+
+    @property
+    def folder(self) -> PurePosixPath:
+        """Where the run belongs below the folder of its table."""
+        return PurePosixPath("search", self.column, self.row, str(self.number), str(self.repetition))
+
+
+def trials(
+    recipe: Recipe,
+    rows: Iterable[str] = (),
+    columns: Iterable[str] = (),
+    *,
+    quick: bool = False,
+    precision: str | None = None,
+) -> list[Trial]:
+    """The trials of a table, ``recipe.search.trials`` for each cell; the first of them has the recipe's own settings.
+
+    A cell that has had as many has none.
+
+    Args:
+        recipe: The table.
+        rows: Names of rows; all of them if there are none.
+        columns: Names of columns; all of them if there are none.
+        quick: Whether to try the whole path out, with a few epochs.
+        precision: The precision to train in, instead of the recipe's.
+    """
+    rows, columns = choose("row", rows, recipe.rows), choose("column", columns, recipe.columns)
+    found = []
+    for column in columns:
+        dataset, split = recipe.columns[column].dataset, recipe.columns[column].split
+        count = DATASETS[dataset].splits[split or DATASETS[dataset].default_split]
+        drawn = {row: _drawn(recipe, row, column) for row in rows if not recipe.settled(row, column)}
+        for number in range(recipe.search.trials):
+            for row, options in drawn.items():
+                for model, training in options[number : number + 1]:  # none where the space has no more
+                    training = changed(training, quick, precision)
+                    for repetition in range(recipe.search.repetitions):
+                        experiment = Experiment(dataset, split, repetition % count, repetition, model, training)
+                        found.append(Trial(row, column, number, repetition, experiment))
+    return found
+
+
+def settle(recipe: Recipe, tried: Iterable[Trial], results: Mapping[PurePosixPath, Result]) -> Recipe:
+    """The recipe with the best settings of every cell whose trials are all done, and no settings for the others.
+
+    Args:
+        recipe: The recipe that was searched.
+        tried: All its trials.
+        results: Their results, by the folders of the trials.
+    """
+    by_cell: dict[CellName, list[Trial]] = {}
+    for trial in tried:
+        by_cell.setdefault((trial.row, trial.column), []).append(trial)
+    rows = {}
+    for name, row in recipe.rows.items():
+        makes = _merged(recipe, row)
+        cells = {}
+        for column in recipe.columns:
+            cell, of_cell = row.cells.get(column, Cell()), by_cell.get((name, column), [])
+            if of_cell and all(trial.folder in results for trial in of_cell):
+                found = _best(of_cell, results).experiment
+                cells[column] = _cell(found, makes, cell.paper, recipe.search.trials)
+            elif recipe.settled(name, column):
+                cells[column] = cell
+            elif cell.paper:
+                cells[column] = Cell(paper=cell.paper)
+        rows[name] = replace(makes, cells=cells)
+    columns = {name: replace(column, like="") for name, column in recipe.columns.items()}
+    return replace(recipe, rows=rows, columns=columns, model={}, training={})
+
+
+def _drawn(recipe: Recipe, row: str, column: str) -> list[tuple[ModelOptions, TrainingOptions]]:
+    """The settings of a cell's trials, no two alike; fewer than asked for if the space has no more."""
+    space = recipe.space(row)
+    if not space:
+        raise SettingsError("the recipe has no [search.space] to draw from; add one, or leave the search out.")
+    found = [recipe.options(row, column)]
+    for number in range(1, recipe.search.trials):
+        source = random.Random(f"{recipe.columns[column].dataset} {row} {number}")
+        for _ in range(ATTEMPTS):
+            point: Table = {key: _plain(source.choice(values)) for key, values in space.items()}
+            options = recipe.options(row, column, point)
+            if options not in found:
+                found.append(options)
+                break
+    return found
+
+
+def _best(tried: Iterable[Trial], results: Mapping[PurePosixPath, Result]) -> Trial:
+    """The first repetition of the trial that did best on the validation nodes; of equal ones the earliest."""
+    by_number: dict[int, list[Trial]] = {}
+    for trial in tried:
+        by_number.setdefault(trial.number, []).append(trial)
+
+    def value(runs: list[Trial]) -> float:
+        metrics = [results[run.folder].metrics["val"] for run in runs]
+        return fmean(one["accuracy"] if "accuracy" in one else -one["mse"] for one in metrics)
+
+    return max(by_number.values(), key=value)[0]
+
+
+def _cell(found: Experiment, row: Row, paper: str, count: int) -> Cell:
+    model = {key: value for key, value in _changes(found.model).items() if key not in row.model}
+    training = {key: value for key, value in _changes(found.training).items() if key not in row.training}
+    return Cell(paper=paper, model=model, training=training, trials=count)
+
+
+def _merged(recipe: Recipe, row: Row) -> Row:
+    """A row with what it has from the row that it is like."""
+    other = recipe.rows[row.like] if row.like else Row("")
+    return replace(row, like="", model=other.model | row.model, training=other.training | row.training)
+
+
+def _changes(options: ModelOptions | TrainingOptions) -> Table:
+    """What differs from the defaults."""
+    return {
+        field.name: settings.to_table(getattr(options, field.name))
+        for field in fields(options)
+        if field.default is not MISSING and getattr(options, field.name) != field.default
+    }
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value

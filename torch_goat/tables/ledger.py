@@ -1,0 +1,85 @@
+import json
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from torch_goat import settings
+from torch_goat.files import write_atomic
+from torch_goat.settings import SettingsError
+from torch_goat.training import Experiment, Result, RunError, finished
+
+
+class Planned(Protocol):
+    """A run of a table: a repetition of a cell, or a trial of its search."""
+
+    @property
+    def experiment(self) -> Experiment: ...
+
+    @property
+    def folder(self) -> PurePosixPath: ...
+
+
+class Ledger:
+    """The results of a table: those in run folders, and those in a file of JSON lines that stands for the rest.
+
+    Run folders hold weights and checkpoints and stay where they were made. The file, ``table1.jsonl`` beside the folder
+    ``table1``, has a line for every run that is done, with its folder, its experiment and its result: enough to print
+    the table, and to know what need not be run again.
+
+    Args:
+        folder: The folder of the table.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.path = folder.with_name(folder.name + ".jsonl")
+        self._lines: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+        if self.path.exists():
+            for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), 1):
+                try:
+                    entry = json.loads(line)
+                    self._lines[entry["folder"]] = entry["experiment"], entry["result"]
+                except (ValueError, KeyError, TypeError):
+                    raise RunError(
+                        f"{self.path}, line {number}: not a result; remove the line to run it again."
+                    ) from None
+
+    def result(self, run: Planned) -> Result | None:
+        """The result of a run that is done, else ``None``; a folder that holds another experiment is refused."""
+        line = self._lines.get(str(run.folder))
+        if line is not None and _same(line[0], run.experiment):
+            return Result(**line[1])
+        return finished(run.experiment, self.folder / run.folder)
+
+    def is_missing(self, run: Planned) -> bool:
+        """Whether a run is still to be done; one whose folder is of no use is not."""
+        try:
+            return self.result(run) is None
+        except RunError:
+            return False
+
+    def write(self, runs: Iterable[Planned]) -> None:
+        """Writes the results of these runs into the file, as far as there are any; other lines stay."""
+        found = dict(self._lines)
+        for run in runs:
+            try:
+                result = self.result(run)
+            except RunError:
+                continue
+            if result is not None:
+                found[str(run.folder)] = settings.to_table(run.experiment), settings.to_table(result)
+        if found == self._lines:
+            return
+        self._lines = found
+        lines = (
+            json.dumps({"folder": folder, "experiment": experiment, "result": result}, ensure_ascii=False)
+            for folder, (experiment, result) in found.items()
+        )
+        write_atomic(self.path, "".join(f"{line}\n" for line in lines))
+
+
+def _same(table: dict[str, Any], experiment: Experiment) -> bool:
+    try:
+        return settings.parse(Experiment, table, "") == experiment
+    except SettingsError:  # of another version
+        return False
