@@ -1,5 +1,6 @@
 """Several processes of one training run, as ``torchrun`` starts them."""
 
+import atexit
 import os
 import time
 import uuid
@@ -54,6 +55,13 @@ def join(backend: str, seconds: float = 600.0) -> None:
     name = meet(store, rank, world, seconds)
     own = torch.distributed.PrefixStore(name, store)
     torch.distributed.init_process_group(backend, store=own, rank=rank, world_size=world)
+    atexit.register(leave)
+
+
+def leave() -> None:
+    """Leaves the group, whose threads may not outlive the interpreter: they would end the process with an error."""
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 def meet(store: Any, rank: int, world: int, seconds: float) -> str:
