@@ -55,10 +55,10 @@ def join(backend: str, seconds: float = 600.0) -> None:
     name = meet(store, rank, world, seconds)
     own = torch.distributed.PrefixStore(name, store)
     torch.distributed.init_process_group(backend, store=own, rank=rank, world_size=world)
-    atexit.register(_leave)
+    atexit.register(leave)
 
 
-def _leave() -> None:
+def leave() -> None:
     """Ends the group's threads before the interpreter does: one that outlives it aborts the process."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
