@@ -1,13 +1,12 @@
 """What the page on information says of its results is what the results say; its tables are the files themselves."""
 
 import hashlib
-import importlib.util
+import importlib
 import json
 import re
 from collections.abc import Callable
 from pathlib import Path
 from statistics import mean
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,15 +19,6 @@ ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "information"
 PAGE = (ROOT / "docs" / "information.md").read_text()
 DIAL = [f"synergy-{percent}{graph}" for graph in ("", "-tree") for percent in (0, 50, 100)]
-
-
-def benchmark(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"benchmark_{name}", ROOT / "benchmarks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def neighborhoods() -> dict[tuple[str, str], dict[str, Any]]:
@@ -122,7 +112,7 @@ def test_what_a_sum_and_a_maximum_can_know() -> None:
 def test_the_tables_are_those_of_the_results() -> None:
     for name in ("neighborhoods", "information"):
         text = (RESULTS / f"{name}.json").read_text()
-        assert benchmark(name).markdown(json.loads(text)) == (RESULTS / f"{name}.md").read_text()
+        assert importlib.import_module(name).markdown(json.loads(text)) == (RESULTS / f"{name}.md").read_text()
         assert f"{{include}} ../results/information/{name}.md" in PAGE
 
 

@@ -1,20 +1,17 @@
 """The cost model, the simulation of traffic, and the numbers of docs/scale.md."""
 
 import json
-import sys
 from pathlib import Path
 
+import batches
+import cost_model
 import numpy as np
+import power_law
 import pytest
+import traffic
+from cost_model import Device, Graph, Layer, Machine, Workload
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import batches  # noqa: E402
-import cost_model  # noqa: E402
-import power_law  # noqa: E402
-import traffic  # noqa: E402
-from cost_model import Device, Graph, Layer, Machine, Workload  # noqa: E402
 
 
 def test_the_formula_by_hand() -> None:
