@@ -142,3 +142,11 @@ def test_networks_have_the_defaults_of_the_layer(option: str) -> None:
         assert default is None
         default = GOATConv(5, 4).rnn.init
     assert getattr(ModelOptions(), option) == default
+
+
+def test_paper_is_the_equations_alone() -> None:
+    conv = GOATConv.paper(5, 4, heads=2, rnn="gru")
+    assert conv.bias is None
+    assert conv.res is None
+    with pytest.raises(ValueError, match="have no residual"):
+        GOATConv.paper(5, 4, residual=True)

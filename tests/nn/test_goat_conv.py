@@ -396,11 +396,3 @@ def test_a_users_attention_and_rnn() -> None:
         sequence = ordering.weights(node, 1).unsqueeze(-1) * z[neighbors, 1]
         state = conv.rnn.as_torch(1)(sequence)[1].flatten()
         assert same_up_to_rounding(out[node, 3:], state)
-
-
-def test_paper_is_the_equations_alone() -> None:
-    conv = GOATConv.paper(5, 4, heads=2, rnn="gru")
-    assert conv.bias is None
-    assert conv.res is None
-    with pytest.raises(ValueError, match="have no residual"):
-        GOATConv.paper(5, 4, residual=True)

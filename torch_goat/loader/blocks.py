@@ -55,25 +55,18 @@ class Blocks:
         mask = torch.zeros(self.csc.num_nodes, dtype=torch.bool)
         mask[nodes] = True
         for part in self._split(nodes):
-            mask[self.csc.source[self._edges(part)[0]].long()] = True
+            mask[self.csc.source[self.csc.into(part)[0]].long()] = True
         return mask.nonzero().view(-1)
 
     def of(self, nodes: Tensor) -> Iterator[Block]:
         """The blocks that compute some nodes, given ascending."""
         for part in self._split(nodes):
-            edge, count = self._edges(part)
+            edge, count = self.csc.into(part)
             source = self.csc.source[edge].long()
             n_id, place = torch.cat([part, source]).unique(return_inverse=True)
             own = place[: part.numel()]
             edge_index = torch.stack([place[part.numel() :], own.repeat_interleave(count)])
             yield Block(part, n_id, own, edge_index, edge if self.csc.edge is None else self.csc.edge[edge])
-
-    def _edges(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
-        """The places of all edges into some nodes, and how many each has."""
-        first = self.csc.ptr[nodes]
-        count = self.csc.ptr[nodes + 1] - first
-        place = (first - count.cumsum(0) + count).repeat_interleave(count)
-        return place + torch.arange(place.numel()), count
 
     def _split(self, nodes: Tensor) -> Iterator[Tensor]:
         upto = (self.csc.ptr[nodes + 1] - self.csc.ptr[nodes]).cumsum(0)

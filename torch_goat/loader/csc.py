@@ -42,6 +42,13 @@ class CSC(NamedTuple):
         _check(ptr, source)
         return cls(ptr, source, edge)
 
+    def into(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
+        """The places of all edges into some nodes, one node after the other, and how many each has."""
+        first = self.ptr[nodes]
+        count = self.ptr[nodes + 1] - first
+        place = (first - count.cumsum(0) + count).repeat_interleave(count)
+        return place + torch.arange(place.numel()), count
+
     def edge_index(self) -> Tensor:
         """The edges as ``[2, E]``, by target, in memory."""
         return torch.stack([self.source.long(), torch.repeat_interleave(self.ptr.diff())])

@@ -105,10 +105,8 @@ class NeighborSampler(BaseSampler):
 
     def _induced(self, node: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """All edges between the nodes, by target."""
-        first = self.csc.ptr[node]
-        degree = self.csc.ptr[node + 1] - first
+        edge, degree = self.csc.into(node)
         column = torch.repeat_interleave(degree)
-        edge = torch.arange(column.numel()) + (first - degree.cumsum(0) + degree)[column]
         source = self.csc.source[edge].long()
         ordered, place = node.sort(stable=True)
         slot = torch.searchsorted(ordered, source).clamp(max=max(node.numel() - 1, 0))

@@ -8,6 +8,7 @@ from torch_goat.recipes.recipe import Recipe
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Experiment, TrainingOptions
 
+CellName = tuple[str, str]  # of a row and a column
 QUICK_REPETITIONS: Final = 2
 QUICK_EPOCHS: Final = 5
 

@@ -215,14 +215,13 @@ class Recipe:
         """Whether a cell can be run: its settings have been searched, or none are."""
         return self.rows[row].cells.get(column, Cell()).trials >= self.search.trials
 
-    def space(self, row: str) -> dict[str, tuple[Any, ...]]:
+    def space(self, row: str) -> Table:
         """The values that a row's search draws from, by key."""
-        lists = self.search.space | self.rows[row].space
-        return {key: tuple(tuple(item) if isinstance(item, list) else item for item in lists[key]) for key in lists}
+        return self.search.space | self.rows[row].space
 
     def to_toml(self) -> str:
         """The text of a file with this recipe, without keys that have their defaults."""
-        return settings.dumps(_without_defaults(self))
+        return settings.dumps(without_defaults(self))
 
     def _fixed(self, row: str) -> set[str]:
         """What makes a row: the settings that it has whatever is searched."""
@@ -296,11 +295,12 @@ def _check_space(place: str, space: Table) -> None:
             _explained(settings.check_some, kind, {key: value}, f"[{place}.space]")
 
 
-def _without_defaults(value: Any) -> Any:
+def without_defaults(value: Any) -> Any:
+    """A dataclass as nested tables of what differs from its defaults."""
     if is_dataclass(value):
         items = {field.name: (getattr(value, field.name), field) for field in fields(value)}
-        return {key: _without_defaults(item) for key, (item, field) in items.items() if item != _default(field)}
-    return {key: _without_defaults(item) for key, item in value.items()} if isinstance(value, dict) else value
+        return {key: without_defaults(item) for key, (item, field) in items.items() if item != _default(field)}
+    return {key: without_defaults(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 
 def _default(field: Field[Any]) -> Any:

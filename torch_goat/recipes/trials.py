@@ -6,21 +6,20 @@ runs, on any number of machines, and whoever repeats the search comes to the sam
 
 import random
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from statistics import fmean
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from torch_goat import settings
 from torch_goat.datasets import DATASETS
 from torch_goat.models import ModelOptions
-from torch_goat.recipes.plan import changed, choose
-from torch_goat.recipes.recipe import Cell, Recipe, Row, Table
+from torch_goat.recipes.plan import CellName, changed, choose
+from torch_goat.recipes.recipe import Cell, Recipe, Row, Table, without_defaults
 from torch_goat.settings import SettingsError
 from torch_goat.training import Experiment, Result, TrainingOptions
 
 ATTEMPTS: Final = 100  # to draw settings that no earlier trial has
-CellName = tuple[str, str]  # of a row and a column
 
 
 class Trial(NamedTuple):
@@ -114,7 +113,7 @@ def _drawn(recipe: Recipe, row: str, column: str) -> list[tuple[ModelOptions, Tr
     for number in range(1, recipe.search.trials):
         source = random.Random(f"{recipe.columns[column].dataset} {row} {number}")
         for _ in range(ATTEMPTS):
-            point: Table = {key: _plain(source.choice(values)) for key, values in space.items()}
+            point = {key: source.choice(values) for key, values in space.items()}
             options = recipe.options(row, column, point)
             if options not in found:
                 found.append(options)
@@ -136,25 +135,14 @@ def _best(tried: Iterable[Trial], results: Mapping[PurePosixPath, Result]) -> Tr
 
 
 def _cell(found: Experiment, row: Row, paper: str, count: int) -> Cell:
-    model = {key: value for key, value in _changes(found.model).items() if key not in row.model}
-    training = {key: value for key, value in _changes(found.training).items() if key not in row.training}
-    return Cell(paper=paper, model=model, training=training, trials=count)
+    def own(options: ModelOptions | TrainingOptions, of_row: Table) -> Table:
+        changes = settings.to_table(without_defaults(options))
+        return {key: value for key, value in changes.items() if key not in of_row}
+
+    return Cell(paper, own(found.model, row.model), own(found.training, row.training), count)
 
 
 def _merged(recipe: Recipe, row: Row) -> Row:
     """A row with what it has from the row that it is like."""
     other = recipe.rows[row.like] if row.like else Row("")
     return replace(row, like="", model=other.model | row.model, training=other.training | row.training)
-
-
-def _changes(options: ModelOptions | TrainingOptions) -> Table:
-    """What differs from the defaults."""
-    return {
-        field.name: settings.to_table(getattr(options, field.name))
-        for field in fields(options)
-        if field.default is not MISSING and getattr(options, field.name) != field.default
-    }
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.data import FeatureStore, TensorAttr
 
 from torch_goat.stores.errors import StoreError
-from torch_goat.stores.server import Server, prepare
+from torch_goat.stores.server import OnServer, prepare
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -42,7 +42,7 @@ class _Kept(NamedTuple):
         return self.type.itemsize * int(np.prod(self.row_shape, dtype=np.int64))
 
 
-class PostgresFeatureStore(FeatureStore):
+class PostgresFeatureStore(OnServer, FeatureStore):
     """Features in a PostgreSQL database, a row of the table ``goat_row`` per node.
 
     What a batch needs is asked for by node and in one question per tensor. An answer that is late, incomplete or of
@@ -54,17 +54,9 @@ class PostgresFeatureStore(FeatureStore):
         timeout: How many seconds an answer may take.
     """
 
-    def __init__(self, address: str, timeout: float = 30.0) -> None:
-        super().__init__()
-        self.server = Server(address, timeout)
-
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
         found = self.server.ask("the list of tensors", "SELECT group_name, attr_name FROM goat_tensor ORDER BY id")
         return [TensorAttr(group or None, name) for group, name in found]
-
-    def close(self) -> None:
-        """Closes the connection to the server; the next question opens another."""
-        self.server.close()
 
     def _put_tensor(self, tensor: Tensor | np.ndarray, attr: TensorAttr) -> bool:
         rows, name = np.asarray(tensor), _name(attr)
@@ -136,9 +128,6 @@ class PostgresFeatureStore(FeatureStore):
         if kind not in _TYPES or min(row_shape, default=0) < 0 or num_rows < 0:
             raise StoreError(f"the store {self.server} says that {name} is {num_rows} rows of {row_shape} {kind!r}.")
         return _Kept(key, name, _TYPES[kind], tuple(row_shape), num_rows)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.server)!r})"
 
 
 def _name(attr: TensorAttr) -> str:

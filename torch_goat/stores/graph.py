@@ -8,9 +8,10 @@ from torch import Tensor
 from torch_geometric.data import EdgeAttr, GraphStore
 from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.utils import index_sort
+from torch_geometric.utils.sparse import index2ptr
 
 from torch_goat.stores.errors import StoreError
-from torch_goat.stores.server import Server, prepare
+from torch_goat.stores.server import OnServer, prepare
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -28,7 +29,7 @@ _KEY = "SELECT id FROM goat_edges WHERE edge_type = %s"
 _PIECE = 10_000  # targets that are written or read at a time
 
 
-class PostgresGraphStore(GraphStore):
+class PostgresGraphStore(OnServer, GraphStore):
     """Edges in a PostgreSQL database, a row of the table ``goat_neighbors`` per node with its sources.
 
     They may be put in any of PyG's layouts and come back in one, ``"csc"``: grouped by target. A sampler asks for all
@@ -40,19 +41,11 @@ class PostgresGraphStore(GraphStore):
         timeout: How many seconds an answer may take.
     """
 
-    def __init__(self, address: str, timeout: float = 30.0) -> None:
-        super().__init__()
-        self.server = Server(address, timeout)
-
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         found = self.server.ask(
             "the list of edges", "SELECT edge_type, num_sources, num_targets FROM goat_edges ORDER BY id"
         )
         return [EdgeAttr(tuple(kind) or None, "csc", size=(rows, columns)) for kind, rows, columns in found]
-
-    def close(self) -> None:
-        """Closes the connection to the server; the next question opens another."""
-        self.server.close()
 
     def _put_edge_index(self, edge_index: tuple[Tensor, Tensor], edge_attr: EdgeAttr) -> bool:
         name = _name(edge_attr)
@@ -109,9 +102,6 @@ class PostgresGraphStore(GraphStore):
         )
         return found[0] if found else None
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.server)!r})"
-
 
 def _kind(attr: EdgeAttr) -> list[str]:
     return list(attr.edge_type or [])
@@ -133,7 +123,7 @@ def _by_target(edge_index: tuple[Tensor, Tensor], attr: EdgeAttr) -> tuple[np.nd
         if len(ends) and not 0 <= int(ends.min()) <= int(ends.max()) < most:
             raise ValueError(f"{_name(attr)} have a {what} that is none of the {most} nodes that there are.")
     target, order = index_sort(target, stable=True)
-    ptr = torch.searchsorted(target, torch.arange(size[1] + 1))
+    ptr = index2ptr(target, size[1])
     return source[order].numpy(), ptr.numpy(), size
 
 

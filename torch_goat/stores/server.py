@@ -119,6 +119,26 @@ class Server:
                 raise StoreError(f"the store {self} {message}.") from error
 
 
+class OnServer:
+    """What is kept on a PostgreSQL server, to be mixed into a store of PyG's.
+
+    Args:
+        address: The address of the database, as ``postgresql://user:password@host:5432/name``.
+        timeout: How many seconds an answer may take.
+    """
+
+    def __init__(self, address: str, timeout: float = 30.0) -> None:
+        super().__init__()
+        self.server = Server(address, timeout)
+
+    def close(self) -> None:
+        """Closes the connection to the server; the next question opens another."""
+        self.server.close()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.server)!r})"
+
+
 @contextmanager
 def _deadline(connection: "Connection", seconds: float) -> Iterator[threading.Event]:
     """Breaks the connection off if the block takes too long: a server that hangs keeps no timeout of its own."""

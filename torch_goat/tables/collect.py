@@ -3,10 +3,9 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from torch_goat.recipes import Run
+from torch_goat.recipes.plan import CellName
 from torch_goat.tables.ledger import Ledger
 from torch_goat.training import RunError
-
-CellName = tuple[str, str]  # of a row and a column
 
 
 class Collected(NamedTuple):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from torch_goat.datasets import DATASETS
 from torch_goat.recipes import Published, Recipe, Run
-from torch_goat.tables.collect import CellName
+from torch_goat.recipes.plan import CellName
 from torch_goat.tables.statistics import Summary, paired_p_value, summarize
 
 DECIMALS = {"accuracy (%)": 2, "MSE": 5}  # where the paper has no number
