@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from torch_goat.sequence.cells import GATES
+from torch_goat.sequence.kernels.interface import Inputs
 
 pytestmark = [
     pytest.mark.slow,
@@ -65,9 +66,9 @@ def _run(kind: str, hidden: int, dtype: torch.dtype, weighted: bool = True, dire
     width = GATES[kind] * hidden
     projected, source = zeros(2, 10, directions, width).to(dtype), torch.zeros(2, 100, dtype=torch.int64)
     recurrent = (zeros(2, directions, width, hidden), zeros(2, directions, width), zeros(2, directions, width))
-    given = (projected, source, zeros(2, 100) if weighted else None, torch.arange(0, 101, 10), *recurrent)
-    out, saved = launch.forward(kind, *given, True)
-    launch.backward(kind, out, *given, saved)
+    inputs = Inputs(projected, source, zeros(2, 100) if weighted else None, torch.arange(0, 101, 10), *recurrent)
+    out, saved = launch.forward(kind, inputs, True)
+    launch.backward(kind, out, inputs, saved)
 
 
 def _shared_memory(kernel: Any, arguments: dict[str, Any]) -> int:
@@ -112,7 +113,7 @@ def test_compiles_in_double_precision(kind: str, hidden: int, launches: list[Lau
     _check(launches)
 
 
-@pytest.mark.parametrize("hidden", [8, 32])
+@pytest.mark.parametrize("hidden", [8, 32, 64, 128])
 @pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
 def test_compiles_without_coefficients(kind: str, hidden: int, launches: list[Launch]) -> None:
     _run(kind, hidden, torch.float32, weighted=False, directions=1)

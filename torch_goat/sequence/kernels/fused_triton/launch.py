@@ -181,6 +181,7 @@ def _recurrence(
         "DOT": chosen.dot,
         "PRECISION": _precision(weight_hh, chosen),
         "num_warps": chosen.warps,
+        "num_stages": 1 if chosen.dot else 3,  # several would hold the matrices in shared memory as many times
     }
     return min(blocks, 2 * chosen.single), counts, constants
 
