@@ -1,6 +1,7 @@
 """What holds on a GPU, for training."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -8,6 +9,10 @@ import torch
 from tests.training.graphs import tiny
 from torch_goat.models import ModelOptions, build
 from torch_goat.training import Epoch, Experiment, Interrupted, TrainingOptions, fit, train
+from torch_goat.training.epoch_graph import EpochGraph
+from torch_goat.training.fabric import make_fabric
+from torch_goat.training.loop import Loop
+from torch_goat.training.task import Task
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -59,6 +64,70 @@ def test_goes_on_from_a_checkpoint(tmp_path: Path, precision: str) -> None:
     whole = train(experiment, tmp_path / "whole", device="cuda")
     assert cut.epochs == whole.epochs == 30
     assert cut.metrics["test"]["mse"] == pytest.approx(whole.metrics["test"]["mse"], rel=0.02)
+
+
+def _losses(name: str, record: bool, **training: Any) -> tuple[list[float], Loop]:
+    torch.manual_seed(0)
+    fabric = make_fabric("cuda", "32-true")
+    task = Task(tiny(), fabric.device)
+    network = build(ModelOptions(name=name, hidden_channels=8, norm="batch"), 5, 3, degree=torch.tensor([0, 1, 1]))
+    options = TrainingOptions(epochs=30, patience=0, learning_rate=0.02, **training)
+    loop = Loop(network, task, options, fabric, record=record)
+    return [epoch.train_loss for epoch in loop], loop
+
+
+@pytest.mark.parametrize(
+    "name", ["mlp", "gcn", "sage-mean", "sage-max", "gin", "gat", "gatv2", "pna", "goat", "goat-paper"]
+)
+def test_recorded_epochs_are_those_that_would_be_launched(name: str) -> None:
+    plain, _ = _losses(name, record=False)
+    recorded, loop = _losses(name, record=True)
+    assert loop._measure.recorded
+    assert recorded == pytest.approx(plain, rel=2e-3)  # PyG's sums are rounded in another order every time
+    assert recorded[-1] < recorded[0]
+
+
+@pytest.mark.parametrize("training", [{"warmup": 9}, {"averaging": 0.9}, {"clip_norm": 0.1}])
+def test_what_a_recording_must_not_freeze(training: dict[str, Any]) -> None:
+    plain, _ = _losses("goat", record=False, **training)
+    recorded, loop = _losses("goat", record=True, **training)
+    assert loop._measure.recorded
+    assert recorded == pytest.approx(plain, rel=2e-3)
+
+
+def test_a_recording_draws_anew_in_every_epoch() -> None:
+    drawn = torch.zeros(5, device="cuda")
+
+    def epoch() -> torch.Tensor:
+        return drawn.copy_(torch.rand(5, device="cuda")) + 0
+
+    graph = EpochGraph(epoch, torch.optim.Adam([drawn], fused=True), torch.device("cuda"))
+    seen = [tuple(graph().tolist()) for _ in range(6)]
+    assert graph.recorded
+    assert len(set(seen)) == 6
+
+
+def test_work_that_depends_on_what_the_device_says_is_not_recorded() -> None:
+    number = torch.zeros(1, device="cuda")
+
+    def epoch() -> torch.Tensor:
+        return number.add_(1 if bool(number > 2) else 2) + 0
+
+    graph = EpochGraph(epoch, torch.optim.Adam([number], fused=True), torch.device("cuda"))
+    assert [graph().item() for _ in range(5)] == [2, 4, 5, 6, 7]
+    assert not graph.recorded
+
+
+def test_work_that_cannot_be_recorded_goes_on_as_it_was() -> None:
+    number = torch.zeros(1, device="cuda")
+
+    def epoch() -> torch.Tensor:
+        torch.cuda.synchronize()  # which the watch does not see
+        return number.add_(1) + torch.rand(1, device="cuda") * 0
+
+    graph = EpochGraph(epoch, torch.optim.Adam([number], fused=True), torch.device("cuda"))
+    assert [graph().item() for _ in range(5)] == [1, 2, 3, 4, 5]
+    assert not graph.recorded
 
 
 def test_a_checkpoint_of_a_cpu_is_refused(tmp_path: Path) -> None:

@@ -62,14 +62,16 @@ class JanossyConv(SAGEConv):
         num_nodes = x.size(0)
         edge_index, _ = to_edges(edge_index, None, None, num_nodes, num_nodes)
         hood = neighborhoods(edge_index, None, num_nodes, num_nodes, add_self_loops=False)
-        place = torch.arange(hood.target.numel(), device=x.device) - hood.ptr[hood.target]  # [E], in its neighbourhood
-        read = place >= 0 if self.length is None else place < self.length
-        ptr = hood.keep(read).ptr
+        read, ptr = None, hood.ptr
+        if self.length is not None:
+            place = torch.arange(hood.target.numel(), device=x.device) - ptr[hood.target]  # [E], in its neighbourhood
+            read = place < self.length
+            ptr = hood.keep(read).ptr
         drawn = 1 if self.training else self.permutations
         state = x.new_zeros(num_nodes, self.in_channels)
         for number in range(drawn):
             order = random_order(hood, self.training, number, n_id)
-            state = state + self.aggr_module.read(x, hood.source[order[read]], ptr)
+            state = state + self.aggr_module.read(x, hood.source[order if read is None else order[read]], ptr)
         return self.lin_l(state / drawn) + self.lin_r(x)
 
     def __repr__(self) -> str:

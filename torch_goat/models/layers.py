@@ -29,6 +29,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
 from torch_geometric.utils import remove_self_loops
 
+from torch_goat.graph import neighborhoods
 from torch_goat.models.janossy import JanossyConv
 from torch_goat.nn import GOATConv
 
@@ -109,7 +110,9 @@ class GraphConvolution(GCNConv):
                 only some of a node's edges are there, each stands for several, so that their sum is right on average.
         """
         if degree is None:
-            return super().forward(x, edge_index)
+            source, target = edge_index = _closed(edge_index, x.size(0))
+            scale = x.new_zeros(x.size(0)).index_add(0, target, x.new_ones(target.size(0))).pow(-0.5)
+            return self.propagate(edge_index, x=self.lin(x), edge_weight=scale[source] * scale[target]) + self.bias
         edge_index, _ = remove_self_loops(edge_index)
         source, target = edge_index
         there = torch.bincount(target, minlength=x.size(0)).clamp(min=1)
@@ -117,6 +120,29 @@ class GraphConvolution(GCNConv):
         states = self.lin(x)
         out = self.propagate(edge_index, x=states, edge_weight=scale[source] * scale[target] * times[target])
         return out + states * scale.square().view(-1, 1) + self.bias
+
+
+class _Closed(MessagePassing):
+    """An attention layer of PyG whose edges get their self loops from what is kept of a graph.
+
+    PyG would make them in every call, and wait for the device to count them. With edge features it still does, since
+    those of a self loop come from its neighbours'.
+    """
+
+    def __init__(self, *widths: int, edge_dim: int | None, **options: Any) -> None:
+        super().__init__(*widths, edge_dim=edge_dim, add_self_loops=edge_dim is not None, **options)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
+        edge_index = edge_index if self.add_self_loops else _closed(edge_index, x.size(0))
+        return super().forward(x, edge_index, edge_attr)
+
+
+class GraphAttention(_Closed, GATConv):
+    """PyG's ``GATConv``."""
+
+
+class DynamicGraphAttention(_Closed, GATv2Conv):
+    """PyG's ``GATv2Conv``."""
 
 
 class SumOfHeads(Module):
@@ -138,6 +164,11 @@ class SumOfHeads(Module):
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
         return self.conv.heads * self.conv(x, edge_index, edge_attr) + self.bias
+
+
+def _closed(edge_index: Tensor, num_nodes: int) -> Tensor:
+    """The edges with one self loop at every node, behind the others."""
+    return neighborhoods(edge_index, None, num_nodes, num_nodes, add_self_loops=True).edge_index
 
 
 def build_norm(norm: str, channels: int) -> Module:
@@ -241,8 +272,8 @@ KINDS: dict[str, Kind] = {
     "sage-max": Kind("GraphSAGE with the maximum over neighbours", partial(_sage, "max")),
     "sage-lstm": Kind("GraphSAGE with an LSTM that reads all neighbours in a random order", _sage_lstm, whole="n_id"),
     "gin": Kind("graph isomorphism network: an MLP on the sum over neighbours", _gin),
-    "gat": Kind("graph attention", partial(_attention, GATConv), edges=True),
-    "gatv2": Kind("graph attention with dynamic scores", partial(_attention, GATv2Conv), edges=True),
+    "gat": Kind("graph attention", partial(_attention, GraphAttention), edges=True),
+    "gatv2": Kind("graph attention with dynamic scores", partial(_attention, DynamicGraphAttention), edges=True),
     "pna": Kind("principal neighbourhood aggregation: several aggregators, scaled by degree", _pna),
     "janossy": Kind("Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _janossy, whole="n_id"),
     "goat": Kind(

@@ -1,6 +1,6 @@
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -12,6 +12,7 @@ from torch.nn.parameter import UninitializedParameter
 from torch_goat.checks import checks_enabled, set_checks
 from torch_goat.ordering import Ordering
 from torch_goat.sequence import RaggedRNN
+from torch_goat.training.epoch_graph import EpochGraph
 from torch_goat.training.mini_batches import MiniBatches, check_batches
 from torch_goat.training.options import TrainingOptions
 from torch_goat.training.passes import Passes, Step, WholeGraph
@@ -48,6 +49,8 @@ class Loop:
         orderings: Orderings that the network's GOAT layers hold to.
         seed: The seed of mini-batches.
         workers: How many threads make mini-batches ahead.
+        record: Whether the work of an epoch may be recorded and then launched as a whole: on one GPU, in full batches,
+            for a network whose Python code does the same in every epoch.
     """
 
     def __init__(
@@ -60,6 +63,7 @@ class Loop:
         *,
         seed: int = 0,
         workers: int = 0,
+        record: bool = False,
     ) -> None:
         self.network, self.task, self.options, self.fabric = network, task, options, fabric
         check_batches(task, options, fabric.world_size)
@@ -79,6 +83,10 @@ class Loop:
             fused=fused,
         )
         self.model, self.optimizer = fabric.setup(network, optimizer)
+        self._measure: Callable[[], Tensor] = self._measured
+        whole = not options.batch_size and fabric.world_size == 1
+        if record and whole and fabric.device.type == "cuda" and options.precision != "16-mixed":  # whose scale varies
+            self._measure = EpochGraph(self._measured, self.optimizer, fabric.device)
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
         self.best: dict[str, Tensor] = {}  # the weights after the best epoch
@@ -130,11 +138,9 @@ class Loop:
 
     def _epoch(self) -> Epoch:
         start = time.perf_counter()
-        loss = self._steps()
-        with self._averaged():
-            measured = self.task.measure(self._evaluate())
+        warm = len(self.epochs) >= self.options.warmup  # until then the learning rate is another one in every epoch
         # The one place where the device is waited for.
-        values = torch.cat([loss.double().view(1), measured]).tolist()
+        values = (self._measure if warm else self._measured)().tolist()
         values.append(time.perf_counter() - start)
         epoch = Epoch(len(self.epochs) + 1, self.options.epochs, self.task.metric, *values)
         self.epochs.append(epoch)
@@ -142,6 +148,13 @@ class Loop:
             with self._averaged():
                 self._keep(epoch.number)
         return epoch
+
+    def _measured(self) -> Tensor:
+        """The training loss of an epoch, and what evaluation then measures ``[5]``."""
+        loss = self._steps()
+        with self._averaged():
+            measured = self.task.measure(self._evaluate())
+        return torch.cat([loss.double().view(1), measured])
 
     def _steps(self) -> Tensor:
         """All steps of an epoch; their mean loss."""

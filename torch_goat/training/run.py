@@ -102,7 +102,9 @@ def train(
         seed_everything(experiment.seed)
         network = _build(experiment, data, task)
         ahead = _workers(fabric) if workers is None else workers
-        loop = Loop(network, task, experiment.training, fabric, orderings, seed=experiment.seed, workers=ahead)
+        loop = Loop(
+            network, task, experiment.training, fabric, orderings, seed=experiment.seed, workers=ahead, record=True
+        )
         return _train(loop, folder, observer)
 
 
