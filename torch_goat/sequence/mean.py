@@ -79,9 +79,7 @@ def _(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
 
 
 @torch.library.custom_op("torch_goat::weighted_mean_backward", mutates_args=())
-def fused_mean_backward(
-    grad: Tensor, z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor
-) -> tuple[Tensor, Tensor]:
+def fused_mean_backward(grad: Tensor, z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
     return fused_triton.weighted_sum_backward(grad, z, source, weight, ptr)
 
 

@@ -54,7 +54,7 @@ def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
 
 
 def weighted_sum(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
-    """The sums ``[T, K, C]`` of states ``[S, K, C]`` over runs, all in one dtype; see :mod:`torch_goat.sequence.mean`."""
+    """The kernel of :mod:`torch_goat.sequence.mean`; states and weights have one dtype, float32 or float64."""
     from torch_goat.sequence.kernels.fused_triton import mean
 
     return mean.forward(z, source, weight, ptr)

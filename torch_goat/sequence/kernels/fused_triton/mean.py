@@ -1,8 +1,8 @@
 """The weighted sum over runs in Triton, and how it is launched. Nothing here waits for the device.
 
 A program has some runs of similar length side by side and reads ``PLACES`` places of each at a time, the longest runs
-first. Every slot keeps its own sum until the run is over, and slots are added up in a fixed order: the bits depend on the
-run alone. The gradients are :class:`SumBySource`'s, from the places by source that the RNN's gradients need too.
+first. Every slot keeps its own sum until the run is over, and slots are added up in a fixed order: the bits depend on
+the run alone. The gradients are :class:`SumBySource`'s, from the places by source that the RNN's gradients need too.
 """
 
 # mypy: allow-untyped-defs
@@ -33,7 +33,8 @@ class Sizes(NamedTuple):
 def sizes(channels: int) -> Sizes:
     width = triton.next_power_of_2(channels)
     places = 32 if width <= 32 else 16
-    chosen = Sizes(runs=max(1, 1024 // (width * places)), places=places, warps=4)
+    # One warp, whose steps need no exchange with others, as long as its sums fit into registers.
+    chosen = Sizes(runs=max(1, 1024 // (width * places)), places=places, warps=max(1, width // 64))
     chosen = chosen._replace(chunks=max(1, 256 // width), source_warps=max(1, width // 128))
     return chosen._replace(**{name: OVERRIDES[f"mean_{name}"] for name in Sizes._fields if f"mean_{name}" in OVERRIDES})
 
@@ -120,13 +121,7 @@ def backward(grad: Tensor, z: Tensor, source: Tensor, weight: Tensor, ptr: Tenso
     states = z.contiguous().transpose(0, 1).unsqueeze(2)  # [K, S, 1, C]
     with on_device(z):
         by_source = SumBySource(
-            states,
-            source.contiguous(),
-            weight.contiguous(),
-            z.dtype,
-            chosen.chunk,
-            chosen.chunks,
-            chosen.source_warps,
+            states, source.contiguous(), weight.contiguous(), z.dtype, chosen.chunk, chosen.chunks, chosen.source_warps
         )
         by_source.add_targets(grad.contiguous(), derived(ptr, "targets", _targets, num_places))
         grad_states, grad_weight = by_source.finish()

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from torch_goat.ordering import places_by_source
 
-
 # Counts differ from graph to graph, and a kernel must not be compiled anew for those that are even or one.
 _COUNTS = ["num_places", "num_chunks", "key_head", "to_head", "to_row"]
 
