@@ -6,6 +6,7 @@ import torch
 import torch_goat
 from tests.compare import assert_close, relative_error, with_gradients
 from torch_goat.nn import GOATConv
+from torch_goat.sequence import weighted_mean
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -32,6 +33,47 @@ def test_equals_the_cpu_given_one_ordering(rnn: str, attention: str) -> None:
     wrong = own.token != ordering.token
     # Orders may differ only between scores within rounding of each other.
     assert float((own.score - ordering.score).abs()[wrong].max() if bool(wrong.any()) else 0) < 1e-5
+
+
+@pytest.mark.parametrize(("heads", "channels"), [(8, 64), (8, 8), (3, 20)])
+def test_the_mean_with_a_hub_equals_the_cpu(heads: int, channels: int) -> None:
+    hub = torch.stack([torch.arange(1, 5001), torch.zeros(5000).long()])
+    edge_index = torch.cat([hub, hub.flip(0), torch.randint(6000, (2, 9000))], 1)  # read often, and by many
+    ptr = torch.nn.functional.pad(torch.bincount(edge_index[1], minlength=6000).cumsum(0), (1, 0))
+    by_target = edge_index[0, edge_index[1].argsort(stable=True)]
+    source = torch.stack([by_target, *(torch.randint(6000, by_target.shape) for _ in range(heads - 1))])
+    z = torch.randn(6000, heads, channels, requires_grad=True)
+    weight = torch.rand(source.shape, requires_grad=True)
+    expected = sum_on_cpu(*(value.detach().double() for value in (z, weight)), source, ptr)
+    for _ in range(2):
+        out = weighted_mean("triton", z.cuda(), source.cuda(), weight.cuda(), ptr.cuda())
+        uneven = (1.5 + torch.arange(out.numel()).sin()).view_as(out)
+        found = [out, *torch.autograd.grad(out, [z, weight], uneven.cuda())]
+        for value, other in zip(found, expected, strict=True):
+            assert relative_error(value.cpu(), other) < 1e-5
+
+
+def sum_on_cpu(z: torch.Tensor, weight: torch.Tensor, source: torch.Tensor, ptr: torch.Tensor) -> list[torch.Tensor]:
+    """The weighted sums over runs and their gradients, of states in float64."""
+    leaves = [z.requires_grad_(), weight.requires_grad_()]
+    messages = weight.t().unsqueeze(-1) * z[source.t(), torch.arange(z.size(1))]
+    out = z.new_zeros(ptr.numel() - 1, *z.shape[1:]).index_add(0, torch.repeat_interleave(ptr.diff()), messages)
+    uneven = (1.5 + torch.arange(out.numel()).sin()).view_as(out)
+    return [out, *torch.autograd.grad(out, leaves, uneven.double())]
+
+
+def test_the_layer_with_a_hub_equals_the_cpu() -> None:
+    hub = torch.stack([torch.arange(1, 5001), torch.zeros(5000).long()])
+    edge_index = torch.cat([hub, hub.flip(0)], 1)
+    x = torch.randn(5001, 12)
+    conv = GOATConv(12, 64, heads=8, mean_residual=True).double()
+    ordering = conv(x.double(), edge_index, return_ordering=True)[1]
+    expected = with_gradients(conv, conv(x.double(), edge_index, ordering=ordering))
+    conv = conv.float().cuda()
+    assert conv.rnn.kernel(x.cuda()) == "triton"
+    out = conv(x.cuda(), edge_index.cuda(), ordering=ordering.to("cuda"))
+    found = {name: value.cpu() for name, value in with_gradients(conv, out.cpu()).items()}
+    assert_close(found, expected, 1e-4)
 
 
 @pytest.mark.parametrize("attention", ["gat", "gatv2"])

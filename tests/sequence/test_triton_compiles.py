@@ -3,6 +3,7 @@
 The interpreter, in which the other tests may run, knows nothing of layouts, registers and shared memory.
 """
 
+import importlib
 import os
 from typing import Any
 
@@ -11,14 +12,18 @@ import torch
 from torch import Tensor
 
 from torch_goat.sequence.cells import GATES
-from torch_goat.sequence.kernels.interface import Inputs
+from torch_goat.sequence.kernels import Inputs
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter does not compile"),
 ]
 
-KERNEL_NAMES = ("forward_kernel", "backward_kernel", "weight_kernel", "sum_kernel", "source_kernel", "carry_kernel")
+KERNEL_NAMES = {
+    "launch": ("forward_kernel", "backward_kernel", "weight_kernel", "sum_kernel"),
+    "sources": ("source_kernel", "carry_kernel"),
+    "mean": ("sum_runs_kernel",),
+}
 CAPABILITY, SHARED_MEMORY = 90, 227 * 1024  # of an H100 or H200, per program
 TYPES = {
     torch.float64: "fp64",
@@ -48,11 +53,11 @@ class Recorder:
 @pytest.fixture
 def launches(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
     pytest.importorskip("triton", reason="Triton is not installed")
-    from torch_goat.sequence.kernels.fused_triton import launch
-
     noted: list[Launch] = []
-    for name in KERNEL_NAMES:
-        monkeypatch.setattr(launch, name, Recorder(getattr(launch, name), noted))
+    for file, names in KERNEL_NAMES.items():
+        module = importlib.import_module(f"torch_goat.sequence.kernels.fused_triton.{file}")
+        for name in names:
+            monkeypatch.setattr(module, name, Recorder(getattr(module, name), noted))
     return noted
 
 
@@ -66,7 +71,8 @@ def _run(kind: str, hidden: int, dtype: torch.dtype, weighted: bool = True, dire
     width = GATES[kind] * hidden
     projected, source = zeros(2, 10, directions, width).to(dtype), torch.zeros(2, 100, dtype=torch.int64)
     recurrent = (zeros(2, directions, width, hidden), zeros(2, directions, width), zeros(2, directions, width))
-    inputs = Inputs(projected, source, zeros(2, 100) if weighted else None, torch.arange(0, 101, 10), *recurrent)
+    ptr = torch.arange(0, 101, 10)
+    inputs = Inputs(projected, source, zeros(2, 100) if weighted else None, ptr, *recurrent)
     out, saved = launch.forward(kind, inputs, True)
     launch.backward(kind, out, inputs, saved)
 
@@ -78,6 +84,7 @@ def _shared_memory(kernel: Any, arguments: dict[str, Any]) -> int:
     from triton.compiler import ASTSource
 
     options = {name: value for name, value in arguments.items() if name not in kernel.arg_names}
+    options["enable_fp_fusion"] = True  # as it is by default, of which some versions of Triton warn
     signature, constants, hints = {}, {}, {}
     for position, parameter in enumerate(kernel.params):
         value = arguments[parameter.name]
@@ -117,4 +124,16 @@ def test_compiles_in_double_precision(kind: str, hidden: int, launches: list[Lau
 @pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
 def test_compiles_without_coefficients(kind: str, hidden: int, launches: list[Launch]) -> None:
     _run(kind, hidden, torch.float32, weighted=False, directions=1)
+    _check(launches)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("channels", [1, 3, 8, 16, 40, 64, 128, 256])
+def test_the_mean_compiles(channels: int, dtype: torch.dtype, launches: list[Launch]) -> None:
+    from torch_goat.sequence.kernels.fused_triton import mean
+
+    z, source = torch.zeros(10, 2, channels, dtype=dtype), torch.zeros(2, 100, dtype=torch.int64)
+    given = (z, source, torch.zeros(2, 100, dtype=dtype), torch.arange(0, 101, 10))
+    mean.backward(mean.forward(*given), *given)
+    assert len(launches) == 3
     _check(launches)

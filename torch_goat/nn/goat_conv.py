@@ -11,9 +11,9 @@ from torch_geometric.nn.inits import zeros
 
 from torch_goat.checks import check_features
 from torch_goat.graph import Neighborhoods, derived, keep_random, keep_top, neighborhoods, to_edges
-from torch_goat.ordering import Ordering, sort_tokens
-from torch_goat.scores import build_attention, coefficients, reduce_runs, run_offsets, take
-from torch_goat.sequence import PackedRNN, RaggedRNN
+from torch_goat.ordering import Ordering, remember_order, sort_tokens
+from torch_goat.scores import build_attention, coefficients
+from torch_goat.sequence import PackedRNN, RaggedRNN, weighted_mean
 
 # What the paper's equations do not have, and what stands for it there.
 _BEYOND_THE_PAPER: dict[str, Any] = {
@@ -238,7 +238,9 @@ class GOATConv(MessagePassing):
             score = score.gather(1, token)  # in order from here on
             alpha = coefficients(score, runs.target, runs.ptr)
             weight = self._message(alpha, token, hood)
-            mean = _weighted_mean(z_src, weight, source, runs.ptr) if self.mean_residual else None  # [T, K, C]
+            mean = None
+            if self.mean_residual:
+                mean = weighted_mean(self.rnn.kernel(z_src), z_src, source, weight, runs.ptr)  # [T, K, C]
             if self.scaling == "size":
                 weight = weight * derived(runs.ptr, "sizes", _sizes, weight.size(1)).to(weight.dtype)
         out = self.rnn(self._read(z_src).to(x_src.dtype), source, weight, runs.ptr)  # [T, K, C]
@@ -326,11 +328,16 @@ class GOATConv(MessagePassing):
             runs = hood.keep(keep_top(hood, anyhow, top)[0])
         if ordering is not None:
             ordering.check_fits(hood, runs.ptr, self.heads)
-            return ordering.token, ordering.source, runs
-        token, source = sort_tokens(score.detach(), x_src.detach(), hood.source, hood.target, hood.num_targets)
-        if top is not None:
-            kept = keep_top(hood, token, top)
-            token, source = (value[kept].view(self.heads, -1) for value in (token, source))
+            token, source = ordering.token, ordering.source.detach()  # a tensor of this call's own
+        else:
+            token, source = sort_tokens(score.detach(), x_src.detach(), hood.source, hood.target, hood.num_targets)
+            if top is not None:
+                kept = keep_top(hood, token, top)
+                token, source = (value[kept].view(self.heads, -1) for value in (token, source))
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling() and not source.is_inference():
+            # Both gradients of the states are added up by source. Copies of an edge can differ by their features.
+            whole = top is None and hood.edge_attr is None
+            remember_order(source, token if whole else None, hood.source)
         return token, source, runs
 
     def _read(self, z: Tensor) -> Tensor:
@@ -361,18 +368,6 @@ class GOATConv(MessagePassing):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
-
-
-def _weighted_mean(z: Tensor, weight: Tensor, source: Tensor, ptr: Tensor) -> Tensor:
-    """The sums ``[T, K, C]`` of states ``[S, K, C]``, weighted ``[K, E]``, over runs, added up in their order."""
-    num_sources, heads, channels = z.shape
-    if source.numel() == 0:
-        return z.new_zeros(ptr.numel() - 1, heads, channels)
-    index = source + num_sources * torch.arange(heads, device=source.device).view(-1, 1)  # [K, E]
-    states = take(z.permute(2, 1, 0).reshape(channels, -1), index.reshape(-1))  # [C, K * E]
-    offsets = derived(ptr, "offsets", run_offsets, channels * heads, source.size(1))
-    means = reduce_runs("sum", (states * weight.reshape(1, -1)).view(channels * heads, -1), offsets)  # [C * K, T]
-    return means.view(channels, heads, -1).permute(2, 1, 0)
 
 
 def _sizes(ptr: Tensor, num_places: int) -> Tensor:

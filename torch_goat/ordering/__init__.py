@@ -2,6 +2,7 @@
 
 from torch_goat.ordering.agreement import kendall_tau
 from torch_goat.ordering.ordering import Ordering
+from torch_goat.ordering.places import BySource, places_by_source, remember_order
 from torch_goat.ordering.sort import sort_tokens
 
-__all__ = ["Ordering", "kendall_tau", "sort_tokens"]
+__all__ = ["BySource", "Ordering", "kendall_tau", "places_by_source", "remember_order", "sort_tokens"]

@@ -2,7 +2,8 @@
 
 from torch_goat.sequence.aggregation import RNNAggregation
 from torch_goat.sequence.backends import BACKENDS, backends
+from torch_goat.sequence.mean import weighted_mean
 from torch_goat.sequence.packed import PackedRNN
 from torch_goat.sequence.rnn import RaggedRNN
 
-__all__ = ["BACKENDS", "PackedRNN", "RNNAggregation", "RaggedRNN", "backends"]
+__all__ = ["BACKENDS", "PackedRNN", "RNNAggregation", "RaggedRNN", "backends", "weighted_mean"]

@@ -58,11 +58,17 @@ def run(
         ptr: The runs of the targets ``[T + 1]``.
         weights: The weights of the RNNs.
     """
-    if backend == "reference":
+    kernel = choose(backend, z, weights.weight_hh.size(-1))
+    if kernel == "reference":
         return reference(kind, z, source, weight, ptr, weights)
-    arithmetic = torch.promote_types(z.dtype, torch.float32)
-    kernel = _kernel(backend, z.device.type, arithmetic, weights.weight_hh.size(-1))
     return project_and_run(kind, kernel, z, source, weight, ptr, weights)
+
+
+def choose(backend: str, z: Tensor, hidden: int) -> str:
+    """What stands behind a backend for states ``z`` and a hidden width per direction: ``"reference"`` or a kernel."""
+    if backend == "reference":
+        return backend
+    return _kernel(backend, z.device.type, torch.promote_types(z.dtype, torch.float32), hidden)
 
 
 @torch.compiler.assume_constant_result

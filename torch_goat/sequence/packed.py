@@ -60,6 +60,10 @@ class PackedRNN(Module):
             rows.append(self._final(model(PackedSequence(token, sizes)), targets.numel()))
         return out.index_copy(0, targets, torch.stack(rows, dim=1).to(out.dtype))
 
+    def kernel(self, z: Tensor) -> str:
+        """As that of :class:`~torch_goat.sequence.RaggedRNN`: plain PyTorch."""
+        return "torch"
+
     def _final(self, result: Any, num_sequences: int) -> Tensor:
         if isinstance(result, tuple):
             state = result[1][0] if isinstance(result[1], tuple) else result[1]  # [layers * D, N, H]

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from torch_goat.sequence.backends import check_backend, run
+from torch_goat.sequence.backends import check_backend, choose, run
 from torch_goat.sequence.cells import GATES, TORCH_MODULES, RNNWeights
 
 
@@ -78,6 +78,10 @@ class RaggedRNN(Module):
     def forward(self, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor) -> Tensor:
         """Reads every run; see :func:`torch_goat.sequence.backends.run` for the shapes."""
         return run(self.kind, self.backend, z, source, weight, ptr, self._weights())
+
+    def kernel(self, z: Tensor) -> str:
+        """The name of what reads such states: a kernel, or ``"reference"``."""
+        return choose(self.backend, z, self.weight_hh.size(-1))
 
     def as_torch(self, head: int = 0) -> torch.nn.RNNBase:
         """An equivalent ``torch.nn.LSTM``, ``GRU`` or ``RNN`` with a copy of one head's weights."""

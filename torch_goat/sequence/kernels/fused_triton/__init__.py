@@ -1,4 +1,4 @@
-"""The ragged RNN fused in Triton: the whole recurrence of a run in one program, both ways.
+"""The ragged RNN fused in Triton: the whole recurrence of a run in one program, both ways; and the mean of runs.
 
 Triton is optional: it is imported with the first use and not with the package.
 """
@@ -51,3 +51,19 @@ def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
     from torch_goat.sequence.kernels.fused_triton import launch
 
     return launch.saved_like(kind, inputs)
+
+
+def weighted_sum(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
+    """The kernel of :mod:`torch_goat.sequence.mean`; states and weights have one dtype, float32 or float64."""
+    from torch_goat.sequence.kernels.fused_triton import mean
+
+    return mean.forward(z, source, weight, ptr)
+
+
+def weighted_sum_backward(
+    grad: Tensor, z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradients of ``z`` and ``weight``, from that of the sums."""
+    from torch_goat.sequence.kernels.fused_triton import mean
+
+    return mean.backward(grad, z, source, weight, ptr)

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch_goat.graph import derived
 from torch_goat.sequence.cells import GATES
 from torch_goat.sequence.kernels.fused_triton.recurrence import backward_kernel, forward_kernel
-from torch_goat.sequence.kernels.fused_triton.sources import carry_kernel, source_kernel
+from torch_goat.sequence.kernels.fused_triton.sources import SumBySource
 from torch_goat.sequence.kernels.fused_triton.sums import sum_kernel, weight_kernel
 from torch_goat.sequence.kernels.interface import Gradients, Inputs
 
@@ -98,7 +98,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     if num_targets:
         chosen = sizes(hidden, heads, directions, num_targets, source.size(1), backward=False)
         programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
-        with _device(projected):
+        with on_device(projected):
             forward_kernel[(programs * heads * directions,)](
                 projected,
                 source,
@@ -130,8 +130,10 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
     constants["PARTS"] = parts = num_parts(kind, chosen.dot)
 
-    with _device(projected):
-        by_source = SumBySource(weight, projected, source, weight_hh.dtype, chosen)
+    with on_device(projected):
+        by_source = SumBySource(
+            projected, source, weight, weight_hh.dtype, chosen.chunk, chosen.chunks, chosen.source_warps
+        )
         group = triton.cdiv(heads, chosen.groups)
         gradients = weight_hh.new_empty(group, directions, num_places, parts * hidden)
         pieces = _num_pieces(kind, heads * directions, num_places) if chosen.dot else programs
@@ -219,67 +221,6 @@ def _add_up(sums: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -
     return grads
 
 
-class SumBySource:
-    """Gradients of ``projected`` and ``weight`` from those of the gates by place, a group of heads after the other.
-
-    The places are sorted at once for all heads, which leaves the memory that the sort takes to what comes after.
-    """
-
-    def __init__(
-        self, weight: Tensor | None, projected: Tensor, source: Tensor, arithmetic: torch.dtype, chosen: Sizes
-    ) -> None:
-        heads, num_sources, directions, gated = projected.shape
-        key = source.new_empty(source.shape, dtype=torch.int32 if heads * num_sources < 2**31 else torch.int64)
-        head = torch.arange(0, heads * num_sources, num_sources, device=source.device)
-        torch.add(source, head.unsqueeze(1), out=key)
-        self.key, self.order = torch.sort(key.view(-1), stable=True)  # [K * E]
-        self.weight, self.projected, self.row = weight, projected, directions * gated
-        self.num_places = source.size(1)
-        self.num_chunks = triton.cdiv(self.num_places, chosen.chunk)
-        self.carry = projected.new_empty(heads, self.num_chunks, self.row, dtype=arithmetic)
-        self.grad_projected = projected.new_zeros(projected.shape, dtype=arithmetic)
-        self.grad_weight = projected.new_empty(source.shape, dtype=arithmetic)
-        self.constants = {
-            "WIDTH": triton.next_power_of_2(self.row),
-            "CHUNKS": chosen.chunks,
-            "CHUNK": chosen.chunk,
-            "num_warps": chosen.source_warps,
-        }
-
-    def add(self, gradients: Tensor, first_head: int, heads: int) -> None:
-        """Takes in ``heads`` heads from ``first_head`` on, the first in ``gradients`` ``[., D, E, ...]``."""
-        source_kernel[(triton.cdiv(self.num_chunks, self.constants["CHUNKS"]), heads)](
-            gradients,
-            self.weight,
-            self.projected,
-            self.key,
-            self.order,
-            self.grad_projected,
-            self.grad_weight,
-            self.carry,
-            self.num_places,
-            self.num_chunks,
-            first_head,
-            DIRECTIONS=self.projected.size(2),
-            GATED=self.projected.size(3),
-            STORED=gradients.size(-1),
-            **self.constants,
-        )
-
-    def finish(self) -> tuple[Tensor, Tensor]:
-        if self.num_chunks > 1:
-            carry_kernel[(self.num_chunks - 1, self.projected.size(0))](
-                self.key,
-                self.grad_projected,
-                self.carry,
-                self.num_places,
-                self.num_chunks,
-                ROW=self.row,
-                **self.constants,
-            )
-        return self.grad_projected.to(self.projected.dtype), self.grad_weight
-
-
 def _precision(weight_hh: Tensor, chosen: Sizes) -> str:
     if weight_hh.dtype == torch.float64:
         return "ieee"
@@ -289,5 +230,6 @@ def _precision(weight_hh: Tensor, chosen: Sizes) -> str:
     return "tf32" if tf32 else chosen.precision
 
 
-def _device(tensor: Tensor) -> Any:
+def on_device(tensor: Tensor) -> Any:
+    """Where kernels are launched that read this tensor."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
