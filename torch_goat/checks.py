@@ -25,8 +25,13 @@ def set_checks(enabled: bool) -> None:
 
 
 def checks_enabled() -> bool:
-    """Whether data are checked; inside ``torch.compile`` they never are, since a check reads values."""
-    return _enabled and not torch.compiler.is_compiling()
+    """Whether data are checked; by ``torch.compile`` and in a CUDA graph they never are, since a check reads values."""
+    return _enabled and not torch.compiler.is_compiling() and not capturing()
+
+
+def capturing() -> bool:
+    """Whether a CUDA graph is being captured: what is called now runs later, and nothing can be read before."""
+    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def check_finite(name: str, value: Tensor) -> None:

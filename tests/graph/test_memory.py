@@ -98,3 +98,31 @@ def test_an_ordering_that_was_written_to_does_not_spoil_the_next_call() -> None:
     out, ordering = conv(x, edge_index, return_ordering=True)
     ordering.ptr.zero_()
     assert torch.equal(conv(x, edge_index), out)
+
+
+def test_a_capture_takes_what_was_kept_without_reading_the_edges(monkeypatch: pytest.MonkeyPatch) -> None:
+    edge_index = edges()
+    hood = grouped(edge_index)
+    edge_index.copy_(edge_index.clone())
+    assert grouped(edge_index) is hood  # the same edges, written once more
+    _capture(monkeypatch)
+    monkeypatch.setattr(torch, "equal", lambda *_: pytest.fail("waits for the device"))
+    assert grouped(edge_index) is hood
+    edge_index.copy_(edge_index.flip(0))
+    assert grouped(edge_index) is not hood
+
+
+def test_a_capture_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    hood = grouped(edges())
+    before = derived(hood.ptr, "before", torch.clone)
+    with monkeypatch.context() as patched:
+        _capture(patched)
+        assert derived(hood.ptr, "before", torch.clone) is before
+        during = derived(hood.ptr, "during", torch.clone)
+    assert derived(hood.ptr, "during", torch.clone) is not during
+
+
+def _capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a CUDA graph was being captured."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)

@@ -1,5 +1,7 @@
 """What holds on a GPU, for the whole layer."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 
@@ -106,6 +108,42 @@ def test_compile() -> None:
     conv = GOATConv(12, 16, heads=4).cuda()
     compiled = torch.compile(conv, backend="aot_eager")
     assert relative_error(compiled(x, edge_index), conv(x, edge_index)) < 1e-6
+
+
+@pytest.mark.parametrize("attention", ["gat", "gatv2"])
+@pytest.mark.parametrize("build", [GOATConv, GOATConv.paper], ids=["default", "paper"])
+def test_a_step_in_a_cuda_graph_is_the_same_step(build: Callable[..., GOATConv], attention: str) -> None:
+    """With checks on, warmed up on one stream and captured on another, as PyTorch advises."""
+    x, edge_index = (value.cuda() for value in graph())
+    x = x.round()  # equal rows, hence ties
+    conv = build(12, 16, heads=4, attention=attention).cuda()
+
+    def step() -> list[torch.Tensor]:
+        out = conv(x, edge_index)
+        return [out, *torch.autograd.grad(out.square().sum(), list(conv.parameters()))]
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        found = step()
+    for _ in range(2):
+        x.copy_(torch.randn_like(x).round())
+        captured.replay()
+        assert all(torch.equal(value, expected) for value, expected in zip(found, step(), strict=True))
+
+
+def test_a_cuda_graph_needs_the_edges_to_be_known() -> None:
+    x, edge_index = (value.cuda() for value in graph())
+    conv = GOATConv(12, 16).cuda()
+    conv(x, edge_index)  # compiles the kernels
+    with pytest.raises(RuntimeError, match="edges cannot be grouped"), torch.cuda.graph(torch.cuda.CUDAGraph()):
+        conv(x, edge_index.clone())
+    torch.cuda.synchronize()
 
 
 def test_auto_takes_triton() -> None:

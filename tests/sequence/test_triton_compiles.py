@@ -32,6 +32,7 @@ TYPES = {
     torch.float16: "fp16",
     torch.int64: "i64",
     torch.int32: "i32",
+    torch.int8: "i8",
 }
 
 Launch = tuple[Any, dict[str, Any]]

@@ -11,12 +11,14 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
+from torch_goat.checks import capturing
+
 T = TypeVar("T")
 
 
 class _Derived(NamedTuple):
     version: int  # of the tensor, which grows when somebody writes to it
-    values: dict[Hashable, Any]
+    values: dict[Hashable, Any]  # by key and stream
 
 
 _derived: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -38,15 +40,32 @@ def derived(tensor: Tensor, name: str, compute: Callable[..., T], *arguments: Ha
     """``compute(tensor, *arguments)``, kept under a name if :func:`own` was called for the tensor."""
     if torch.compiler.is_compiling() or not unchanged(tensor):
         return compute(tensor, *arguments)
-    values, key = _derived[tensor].values, (name, stream(tensor), *arguments)
-    if key in values:
-        return values[key]
-    value = compute(tensor, *arguments)
-    if not torch.is_inference_mode_enabled():  # tensors made there are of no use to a backward pass
-        values[key] = value
+    values, key = _derived[tensor].values, (name, *arguments)
+    value = recall(values, key, tensor)
+    if value is None:
+        value = compute(tensor, *arguments)
+        keep(values, key, tensor, value)
     return value
 
 
-def stream(tensor: Tensor) -> int:
-    """The stream that a call would run on now: what another stream has computed may not be there yet."""
+def recall(values: dict[Hashable, Any], key: Hashable, tensor: Tensor) -> Any:
+    """What :func:`keep` has kept for a tensor's device under a key, or ``None``.
+
+    What another stream has computed may not be there yet. A CUDA graph, which runs later, takes the latest of any.
+    """
+    by_stream = values.get(key, {})
+    return next(reversed(by_stream.values()), None) if capturing() else by_stream.get(_stream(tensor))
+
+
+def keep(values: dict[Hashable, Any], key: Hashable, tensor: Tensor, value: object) -> None:
+    """Keeps what was computed on a tensor's device, for calls on the same stream."""
+    # Tensors made in inference mode are of no use to a backward pass, and those of a CUDA graph have no values yet.
+    if not torch.is_inference_mode_enabled() and not capturing():
+        by_stream = values.setdefault(key, {})
+        by_stream.pop(_stream(tensor), None)  # the latest stands last
+        by_stream[_stream(tensor)] = value
+
+
+def _stream(tensor: Tensor) -> int:
+    """The stream that a call would run on now."""
     return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.is_cuda else 0

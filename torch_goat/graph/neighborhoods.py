@@ -4,8 +4,8 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from torch_goat.checks import check_range
-from torch_goat.graph.memory import own, stream, unchanged
+from torch_goat.checks import capturing, check_range
+from torch_goat.graph.memory import keep, own, recall, unchanged
 
 
 class Neighborhoods(NamedTuple):
@@ -46,7 +46,8 @@ def neighborhoods(
     r"""Groups the edges into the closed neighbourhoods :math:`\overline{\mathcal{N}}(i)`.
 
     Without edge features, the result is kept while ``edge_index`` lives, and given again as long as it holds the same
-    edges, which are compared one by one.
+    edges, which are compared one by one. While a CUDA graph is captured they cannot be: it takes what was kept, unless
+    PyTorch has counted a write to ``edge_index`` since.
 
     Args:
         edge_index: Source and target of each edge ``[2, E]``.
@@ -59,10 +60,13 @@ def neighborhoods(
     if edge_attr is not None or torch.compiler.is_compiling():  # a tracer's tensors have no values to compare
         return _group(edge_index, edge_attr, num_sources, num_targets, add_self_loops)
     known = _known.setdefault(edge_index, {})
-    key = (num_sources, num_targets, add_self_loops, stream(edge_index))
-    if key in known:
-        given, hood = known[key]
-        if unchanged(hood.ptr) and torch.equal(given, edge_index):
+    key = (num_sources, num_targets, add_self_loops)
+    if (kept := recall(known, key, edge_index)) is not None:
+        given, version, hood = kept
+        same = version == _version(edge_index) if capturing() else torch.equal(given, edge_index)
+        if same and unchanged(hood.ptr):
+            if version != _version(edge_index):
+                keep(known, key, edge_index, (given, _version(edge_index), hood))
             return hood
     hood = _group(edge_index, None, num_sources, num_targets, add_self_loops)
     if not torch.is_inference_mode_enabled():
@@ -71,13 +75,23 @@ def neighborhoods(
         if not add_self_loops:  # the caller's own tensor: kept, it would never go
             hood = hood._replace(edge_index=given)
         own(hood.source, hood.target, hood.ptr)
-        known[key] = given, hood
+        keep(known, key, edge_index, (given, _version(edge_index), hood))
     return hood
+
+
+def _version(edge_index: Tensor) -> int | None:
+    """How often PyTorch has seen a write to the edges, if it counts."""
+    return None if edge_index.is_inference() else edge_index._version
 
 
 def _group(
     edge_index: Tensor, edge_attr: Tensor | None, num_sources: int, num_targets: int, add_self_loops: bool
 ) -> Neighborhoods:
+    if edge_index.is_cuda and capturing():
+        raise RuntimeError(
+            "edges cannot be grouped while a CUDA graph is captured; call the layer before with the same edge_index, "
+            "an int64 tensor that nobody writes to, and without edge features."
+        )
     if num_sources == num_targets:
         check_range("edge_index", edge_index, num_sources)
     else:

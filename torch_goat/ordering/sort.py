@@ -1,3 +1,6 @@
+import functools
+from importlib.util import find_spec
+
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -26,15 +29,17 @@ def _sorted(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_target
         return torch.zeros_like(score, dtype=torch.long), torch.zeros_like(score, dtype=torch.long)
     fits = score.size(0) * num_targets < 2**31
     token, tied = (_sort_float32 if score.dtype == torch.float32 and fits else _sort)(score, target, num_targets)
-    ordered = source[token]
-    differs = tied & (ordered.diff(dim=1) != 0)
-    if bool(differs.any()):
-        # Most ties are of nodes with equal states, such as those whose inputs were all dropped: those stay as they are.
-        differs[differs.clone()] = _differ(x, ordered[:, :-1][differs], ordered[:, 1:][differs])
-        if bool(differs.any()):
-            token = _resolve_ties(token, tied, differs, x, ordered)
-            ordered = source[token]
-    return token, ordered
+    if score.is_cuda and _has_triton():
+        from torch_goat.ordering.ties import resolve_ties  # not with the package: Triton is optional
+
+        token = resolve_ties(token, tied, x, source)
+        return token, source[token]
+    return _resolve_ties(token, tied, x, source)
+
+
+@functools.cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
 
 
 # For tracers the sort is one opaque call, since what it does depends on the data.
@@ -71,6 +76,29 @@ def _sort(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tens
     return token, (score.gather(1, token).diff(dim=1) == 0) & (target.diff() == 0)
 
 
+def _resolve_ties(token: Tensor, tied: Tensor, x: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+    """Algorithm 1: tokens of equal score in ascending order of the first element in which their states differ.
+
+    Args:
+        token: The tokens by score ``[K, E]``.
+        tied: Whether a token has the target and the score of the one before it ``[K, E - 1]``.
+        x: The states ``[S, F]``.
+        source: The source of each token ``[E]``.
+
+    Returns:
+        The tokens in order and their sources, both ``[K, E]``.
+    """
+    ordered = source[token]
+    differs = tied & (ordered.diff(dim=1) != 0)
+    if bool(differs.any()):
+        # Most ties are of nodes with equal states, such as those whose inputs were all dropped: those stay as they are.
+        differs[differs.clone()] = _differ(x, ordered[:, :-1][differs], ordered[:, 1:][differs])
+        if bool(differs.any()):
+            token = _sort_groups(token, tied, differs, x, ordered)
+            ordered = source[token]
+    return token, ordered
+
+
 def _differ(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """Whether the states of two nodes differ, for pairs of nodes ``[P]``, some millions of elements at a time."""
     pair, inverse = (first * x.size(0) + second).unique(return_inverse=True)
@@ -78,8 +106,8 @@ def _differ(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
     return torch.cat([(x[chunk // x.size(0)] != x[chunk % x.size(0)]).any(dim=1) for chunk in chunks])[inverse]
 
 
-def _resolve_ties(token: Tensor, tied: Tensor, differs: Tensor, x: Tensor, source: Tensor) -> Tensor:
-    """Algorithm 1: tokens of equal score in ascending order of the first element in which their states differ.
+def _sort_groups(token: Tensor, tied: Tensor, differs: Tensor, x: Tensor, source: Tensor) -> Tensor:
+    """Sorts every group of tokens of equal score in which states differ.
 
     Args:
         token: The tokens by score ``[K, E]``.
