@@ -15,8 +15,9 @@ def set_checks(enabled: bool) -> None:
     """Turns the checks that read the data on (the default) or off, for every layer of the process.
 
     Args:
-        enabled: ``False`` skips the range check of edge indices, the search for non-finite features and the comparison
-            of a replayed ordering with its graph. Bad input then ends in a wrong result or in an error of PyTorch's.
+        enabled: ``False`` skips the range check of edge indices, the search for non-finite features, the comparison of
+            a replayed ordering with its graph and, on a GPU, of edges with those whose grouping was kept. Bad input
+            then ends in a wrong result or in an error of PyTorch's.
     """
     if not isinstance(enabled, bool):
         raise TypeError(f"set_checks expects True or False, got {enabled!r}.")

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from tests.graphs import small_graph
 from torch_goat.graph import Neighborhoods, derived, neighborhoods
+from torch_goat.graph.memory import own
 from torch_goat.nn import GOATConv
 
 
@@ -120,6 +121,13 @@ def test_a_capture_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> Non
         assert derived(hood.ptr, "before", torch.clone) is before
         during = derived(hood.ptr, "during", torch.clone)
     assert derived(hood.ptr, "during", torch.clone) is not during
+
+
+def test_a_capture_keeps_what_belongs_to_its_own_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    _capture(monkeypatch)
+    tensor = torch.arange(5)
+    own(tensor)
+    assert derived(tensor, "twice", torch.clone) is derived(tensor, "twice", torch.clone)
 
 
 def _capture(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ T = TypeVar("T")
 class _Derived(NamedTuple):
     version: int  # of the tensor, which grows when somebody writes to it
     values: dict[Hashable, Any]  # by key and stream
+    captured: bool  # whether it is a tensor of a CUDA graph
 
 
 _derived: WeakIdKeyDictionary = WeakIdKeyDictionary()
@@ -27,7 +28,7 @@ _derived: WeakIdKeyDictionary = WeakIdKeyDictionary()
 def own(*tensors: Tensor) -> None:
     """Says that nobody but PyTorch's operators, which count it, can write to these tensors."""
     for tensor in tensors:
-        _derived[tensor] = _Derived(tensor._version, {})
+        _derived[tensor] = _Derived(tensor._version, {}, capturing())
 
 
 def unchanged(tensor: Tensor) -> bool:
@@ -40,11 +41,12 @@ def derived(tensor: Tensor, name: str, compute: Callable[..., T], *arguments: Ha
     """``compute(tensor, *arguments)``, kept under a name if :func:`own` was called for the tensor."""
     if torch.compiler.is_compiling() or not unchanged(tensor):
         return compute(tensor, *arguments)
-    values, key = _derived[tensor].values, (name, *arguments)
+    _, values, captured = _derived[tensor]
+    key = (name, *arguments)
     value = recall(values, key, tensor)
     if value is None:
         value = compute(tensor, *arguments)
-        keep(values, key, tensor, value)
+        keep(values, key, tensor, value, captured)
     return value
 
 
@@ -57,10 +59,10 @@ def recall(values: dict[Hashable, Any], key: Hashable, tensor: Tensor) -> Any:
     return next(reversed(by_stream.values()), None) if capturing() else by_stream.get(_stream(tensor))
 
 
-def keep(values: dict[Hashable, Any], key: Hashable, tensor: Tensor, value: object) -> None:
+def keep(values: dict[Hashable, Any], key: Hashable, tensor: Tensor, value: object, captured: bool = False) -> None:
     """Keeps what was computed on a tensor's device, for calls on the same stream."""
-    # Tensors made in inference mode are of no use to a backward pass, and those of a CUDA graph have no values yet.
-    if not torch.is_inference_mode_enabled() and not capturing():
+    # Tensors made in inference mode are of no use to a backward pass, and those of a CUDA graph to nothing outside it.
+    if not torch.is_inference_mode_enabled() and capturing() == captured:
         by_stream = values.setdefault(key, {})
         by_stream.pop(_stream(tensor), None)  # the latest stands last
         by_stream[_stream(tensor)] = value

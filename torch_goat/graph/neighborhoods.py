@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
-from torch_goat.checks import capturing, check_range
+from torch_goat.checks import capturing, check_range, checks_enabled
 from torch_goat.graph.memory import keep, own, recall, unchanged
 
 
@@ -46,8 +46,8 @@ def neighborhoods(
     r"""Groups the edges into the closed neighbourhoods :math:`\overline{\mathcal{N}}(i)`.
 
     Without edge features, the result is kept while ``edge_index`` lives, and given again as long as it holds the same
-    edges, which are compared one by one. While a CUDA graph is captured they cannot be: it takes what was kept, unless
-    PyTorch has counted a write to ``edge_index`` since.
+    edges, which are compared one by one. On a GPU without checks, and while a CUDA graph is captured, they are the same
+    unless PyTorch has counted a write to ``edge_index`` since: comparing them would wait for the device.
 
     Args:
         edge_index: Source and target of each edge ``[2, E]``.
@@ -63,7 +63,8 @@ def neighborhoods(
     key = (num_sources, num_targets, add_self_loops)
     if (kept := recall(known, key, edge_index)) is not None:
         given, version, hood = kept
-        same = version == _version(edge_index) if capturing() else torch.equal(given, edge_index)
+        counted = capturing() or (edge_index.is_cuda and version is not None and not checks_enabled())
+        same = version == _version(edge_index) if counted else torch.equal(given, edge_index)
         if same and unchanged(hood.ptr):
             if version != _version(edge_index):
                 keep(known, key, edge_index, (given, _version(edge_index), hood))
