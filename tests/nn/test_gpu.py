@@ -120,7 +120,7 @@ def test_a_step_in_a_cuda_graph_is_the_same_step(build: Callable[..., GOATConv],
 
     def step() -> list[torch.Tensor]:
         out = conv(x, edge_index)
-        return [out, *torch.autograd.grad(out.square().sum(), list(conv.parameters()))]
+        return [out.detach(), *torch.autograd.grad(out.square().sum(), list(conv.parameters()))]
 
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

@@ -24,16 +24,16 @@ class Sizes(NamedTuple):
     """What there is to tune; the result does not depend on it."""
 
     places: int = 128  # that a program marks
-    mark_features: int = 32  # of each that are compared at a time
+    mark_features: int = 8  # of each that are compared at a time
     mark_warps: int = 4
-    programs: int = 4096  # that share the list of stretches
-    members: int = 16  # of a group that are compared at a time with one of them
+    programs: int = 2048  # that share the list of stretches
+    members: int = 8  # of a group that are compared at a time with one of them
     features: int = 64  # of each at a time
     scan: int = 128  # marks that are looked at at a time for where a group ends
     warps: int = 1
 
 
-SIZES = Sizes()  # chosen for an H200
+SIZES = Sizes()  # so few registers that an H200 has many programs side by side
 
 # What a mark says of a place: that its token has the score and the state of the one before it, or else
 _NEW_STATE = tl.constexpr(1)

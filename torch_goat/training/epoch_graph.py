@@ -61,17 +61,14 @@ class EpochGraph:
 
     def _watched(self) -> Tensor:
         mode = torch.cuda.get_sync_debug_mode()
-        torch.cuda.set_sync_debug_mode("warn")
-        try:
-            with warnings.catch_warnings(record=True) as seen:
-                warnings.simplefilter("always")
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            torch.cuda.set_sync_debug_mode("warn")  # it warns that it may not see everything
+            try:
                 values = self._epoch()
-        finally:
-            torch.cuda.set_sync_debug_mode(mode)
-        waits = [one for one in seen if "synchronizing CUDA operation" in str(one.message)]
-        for one in seen:
-            if one not in waits:
-                warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+            finally:
+                torch.cuda.set_sync_debug_mode(mode)
+        waits = [one for one in seen if "called a synchronizing CUDA operation" in str(one.message)]
         self._possible = not waits
         return values
 
