@@ -127,6 +127,9 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
         return Gradients(zeros(projected), grad_weight, zeros(weight_hh), zeros(bias_ih), zeros(bias_hh))
     order, states = saved
     chosen = sizes(hidden, heads, directions, num_targets, num_places, backward=True)
+    if weight is None and chosen.dot:
+        # In a loop without coefficients to load, Triton copies the matrices to shared memory, where they do not fit.
+        weight = weight_hh.new_ones(source.shape)
     programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
     constants["PARTS"] = parts = num_parts(kind, chosen.dot)
 
@@ -183,7 +186,6 @@ def _recurrence(
         "DOT": chosen.dot,
         "PRECISION": _precision(weight_hh, chosen),
         "num_warps": chosen.warps,
-        "num_stages": 1 if chosen.dot else 3,  # several would hold the matrices in shared memory as many times
     }
     return min(blocks, 2 * chosen.single), counts, constants
 
