@@ -97,6 +97,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     order = derived(ptr, "schedule", schedule)
     if num_targets:
         chosen = sizes(hidden, heads, directions, num_targets, source.size(1), backward=False)
+        weight = _coefficients(weight, source, weight_hh, chosen)
         programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
         with on_device(projected):
             forward_kernel[(programs * heads * directions,)](
@@ -127,9 +128,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
         return Gradients(zeros(projected), grad_weight, zeros(weight_hh), zeros(bias_ih), zeros(bias_hh))
     order, states = saved
     chosen = sizes(hidden, heads, directions, num_targets, num_places, backward=True)
-    if weight is None and chosen.dot:
-        # In a loop without coefficients to load, Triton copies the matrices to shared memory, where they do not fit.
-        weight = weight_hh.new_ones(source.shape)
+    weight = _coefficients(weight, source, weight_hh, chosen)
     programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
     constants["PARTS"] = parts = num_parts(kind, chosen.dot)
 
@@ -166,6 +165,14 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
             by_source.add(gradients, first, chains // directions)
         grad_projected, grad_weight = by_source.finish()
         return Gradients(grad_projected, grad_weight, *_add_up(sums, weight_hh, bias_ih, bias_hh))
+
+
+def _coefficients(weight: Tensor | None, source: Tensor, weight_hh: Tensor, chosen: Sizes) -> Tensor | None:
+    """The coefficients, or ones for a `tl.dot`.
+
+    In a loop without coefficients to load, Triton copies the matrices to shared memory, where they do not fit.
+    """
+    return weight_hh.new_ones(source.shape) if weight is None and chosen.dot else weight
 
 
 def _recurrence(
