@@ -192,16 +192,24 @@ def test_the_table_of_full_batches_is_that_of_the_results() -> None:
     ]
     header = cost_model.table(["network", "width", "step (ms)", "x GATConv", "at most 2.5", "memory (GB)"], [])
     assert "\n".join([header, *lines]) in (ROOT / "docs/scale.md").read_text()
-    for width, gigabytes in ((cost_model.WIDTHS[8], ".1f"), (cost_model.WIDTHS[64], ".0f")):
-        found = {row["network"]: row for row in rows if row["width"] == width}
-        paper, default = found["GOATConv.paper, GATConv"], found["GOATConv, GATConv"]
-        more = default["gigabytes"] - paper["gigabytes"]
-        assert f"{default['ms'] - paper['ms']:.0f} ms and {more:{gigabytes}} GB" in PAGE
-    assert all(row["gigabytes"] <= 8 for row in rows if row["width"] == cost_model.WIDTHS[8])  # "met by all"
-    narrow = {row["network"]: row["ratio"] for row in rows if row["width"] == cost_model.WIDTHS[8]}
-    assert f"takes {narrow['GOATConv.paper, GATConv']:.2f} times as long. Two of the paper's" in PAGE
-    assert f"layers take {narrow['GOATConv.paper, GOATConv.paper']:.2f} times as long: missed" in PAGE
-    assert f"takes {narrow['GOATConv, GATConv']:.2f} times as long: missed" in PAGE
+    wide, narrow = (
+        {row["network"]: row for row in rows if row["width"] == cost_model.WIDTHS[width]} for width in (64, 8)
+    )
+    more = [found["GOATConv, GATConv"]["ms"] - found["GOATConv.paper, GATConv"]["ms"] for found in (narrow, wide)]
+    assert f"It costs {more[0]:.1f} ms of a step at hidden 64 and {more[1]:.1f} ms with eight heads of 64" in PAGE
+    assert all(row["gigabytes"] <= 8 for row in narrow.values())  # "met by all"
+    sizes = [row["gigabytes"] for name, row in narrow.items() if "GOAT" in name]
+    assert f"with {min(sizes):.1f} to {max(sizes):.1f} GB" in PAGE
+    assert f"they take {wide['GOATConv, GOATConv']['gigabytes']:.0f} GB, and GATConv" in PAGE
+    ratio = {name: f"{row['ratio']:.2f}" for name, row in narrow.items()}
+    assert f"takes {ratio['GOATConv, GATConv']} times as long, and the paper's layer with one " in PAGE
+    assert f"one {ratio['GOATConv.paper, GATConv']} times. Two of the paper's layers take " in PAGE
+    assert f"take {ratio['GOATConv.paper, GOATConv.paper']} times as long, two default ones " in PAGE
+    assert f"default ones {ratio['GOATConv, GOATConv']} times: missed" in PAGE
+    card = (ROOT / "docs/model-card.md").read_text()
+    assert f"takes {ratio['GOATConv, GATConv']} times as long as one with GATConv" in card
+    times = narrow["GOATConv, GATConv"]["gigabytes"] / narrow["GATConv, GATConv"]["gigabytes"]
+    assert f"and {times:.1f} times its memory" in card
 
 
 def test_the_page_says_how_busy_the_gpu_was() -> None:
