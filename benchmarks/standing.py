@@ -85,7 +85,7 @@ def line(goal: Goal, table: ResultTable) -> list[str]:
 
 def markdown(folder: Path = RESULTS) -> str:
     """All goals as a table."""
-    tables = {goal.table: read(goal.table, folder) for goal in GOALS}
+    tables = {table: read(table, folder) for table in {goal.table for goal in GOALS}}
     lines = [HEADER, ("---", *["---:"] * (len(HEADER) - 1))]
     return "\n".join(
         f"| {' | '.join(cells)} |" for cells in [*lines, *(line(goal, tables[goal.table]) for goal in GOALS)]

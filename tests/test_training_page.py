@@ -54,17 +54,6 @@ def test_what_the_model_card_says() -> None:
     best = min(value for variant, value in size.items() if "two GOAT layers" in variant)
     assert "less than half the error of GIN" in card
     assert best < size["gin"] / 2
-    assert "about a twentieth of that of GAT, GCN" in card
-    assert best < min(size[name] for name in ("gat", "gcn", "sage-max")) / 15
-    pooling = {variant: value for (task, variant), value in found.items() if task == "top2"}
-    others = [pooling[name] for name in ("gat", "gcn", "sage-max", "gin")]
-    assert pooling["default, residual, two GOAT layers"] > max(others)
-    assert pooling["default"] < min(pooling["gat"], pooling["sage-max"])
     wide = [task for (task, variant) in found if variant == "one wide head"]
     assert sum(found[task, "one wide head"] < found[task, "with a bias"] for task in wide) == 4
     assert len(wide) == 5
-    rows = json.loads((ROOT / "benchmarks/results/2026-11-15-h200-scale/scale-arxiv.json").read_text())["rows"]
-    gat, default, _, exact, _ = rows[:5]
-    assert f"takes {default['ratio']:.1f} times as long" in card
-    assert f"`mean_residual=False` {exact['ratio']:.1f} times" in card
-    assert 2 < default["gigabytes"] / gat["gigabytes"] < 2.5

@@ -62,10 +62,12 @@ def notes(table: ResultTable) -> list[str]:
     """What a reader should know of a table."""
     lacking = [f"{head.label} ({head.dataset})" for name, head in table.headings.items() if name in table.lacking]
     found = [LEGEND]
-    if table.trials:
+    if table.search.trials:
+        number = table.search.repetitions
+        judge = "graph or split" if number == 1 else f"{number} graphs or splits"
         found.append(
-            f"The settings of every cell are the best of {table.trials} trials by the validation nodes of its first "
-            "graph or split."
+            f"The settings of every cell are the best of {table.search.trials} trials by the validation nodes of its "
+            f"first {judge}."
         )
     if table.devices:
         found.append(f"Runs: {', '.join(f'{count} on {device}' for device, count in sorted(table.devices.items()))}.")

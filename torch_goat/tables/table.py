@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from torch_goat.datasets import DATASETS
-from torch_goat.recipes import Published, Recipe, Run
+from torch_goat.recipes import Published, Recipe, Run, Search
 from torch_goat.recipes.plan import CellName
 from torch_goat.tables.statistics import Summary, paired_p_value, summarize
 
@@ -107,7 +107,7 @@ class ResultTable:
         baselines: How the rows are called that others are tested against, by name.
         entries: Its cells by row and column.
         lacking: The columns that have empty cells because their data are not here.
-        trials: How many trials the settings of every cell are the best of; 0 if there was no search.
+        search: How the settings of the cells were found.
         devices: How many runs were done on which device.
     """
 
@@ -117,7 +117,7 @@ class ResultTable:
     baselines: Mapping[str, str]
     entries: Mapping[CellName, Entry]
     lacking: Set[str] = frozenset()
-    trials: int = 0
+    search: Search = field(default_factory=Search)
     devices: Mapping[str, int] = field(default_factory=dict)
 
     def part(self, rows: Iterable[str], columns: Iterable[str]) -> "ResultTable":
@@ -166,7 +166,7 @@ def tabulate(
         baselines,
         entries,
         lacking=open_columns.intersection(lacking),
-        trials=recipe.search.trials,
+        search=recipe.search,
         devices=devices or {},
     )
 

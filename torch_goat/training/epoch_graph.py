@@ -20,13 +20,12 @@ class EpochGraph:
     that depends on what it saw there, and such work cannot be recorded; it is then called as it is for ever.
 
     Args:
-        epoch: The function; what it returns is written over by the next call.
-        optimizer: The optimiser that it steps.
+        optimizer: The optimiser that the function steps.
         device: The GPU.
     """
 
-    def __init__(self, epoch: Callable[[], Tensor], optimizer: Any, device: torch.device) -> None:
-        self._epoch, self._optimizer, self._device = epoch, optimizer, device
+    def __init__(self, optimizer: Any, device: torch.device) -> None:
+        self._optimizer, self._device = optimizer, device
         self._calls, self._possible = 0, True
         self._stream = torch.cuda.Stream(device)  # kernels are never recorded on the default stream
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -37,16 +36,21 @@ class EpochGraph:
         """Whether the work has been recorded."""
         return self._graph is not None
 
-    def __call__(self) -> Tensor:
+    def __call__(self, epoch: Callable[[], Tensor]) -> Tensor:
+        """What the function gives; the next call writes over it.
+
+        Args:
+            epoch: The function, the same in every call.
+        """
         if self._possible and self._graph is None:
             self._calls += 1
             if self._calls > 2:
-                self._record()
+                self._record(epoch)
             else:
                 with self._aside():
-                    return self._watched() if self._calls == 2 else self._epoch()
+                    return self._watched(epoch) if self._calls == 2 else epoch()
         if self._graph is None:
-            return self._epoch()
+            return epoch()
         self._graph.replay()
         return self._values
 
@@ -59,20 +63,19 @@ class EpochGraph:
             yield
         here.wait_stream(self._stream)
 
-    def _watched(self) -> Tensor:
+    def _watched(self, epoch: Callable[[], Tensor]) -> Tensor:
         mode = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             torch.cuda.set_sync_debug_mode("warn")  # it warns that it may not see everything
             try:
-                values = self._epoch()
+                values = epoch()
             finally:
                 torch.cuda.set_sync_debug_mode(mode)
-        waits = [one for one in seen if "called a synchronizing CUDA operation" in str(one.message)]
-        self._possible = not waits
+        self._possible = not any("called a synchronizing CUDA operation" in str(one.message) for one in seen)
         return values
 
-    def _record(self) -> None:
+    def _record(self, epoch: Callable[[], Tensor]) -> None:
         for group in self._optimizer.param_groups:
             group["capturable"] = True  # its counters are on the device
         graph, index = torch.cuda.CUDAGraph(), self._device.index
@@ -80,7 +83,7 @@ class EpochGraph:
         state = generator.clone_state()
         try:
             with torch.cuda.graph(graph, stream=self._stream):
-                self._values = self._epoch()
+                self._values = epoch()
         except RuntimeError:  # nothing has run; the generator is still in the recording that failed
             generator.graphsafe_set_state(state)
             self._possible = False

@@ -1,6 +1,6 @@
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -83,10 +83,10 @@ class Loop:
             fused=fused,
         )
         self.model, self.optimizer = fabric.setup(network, optimizer)
-        self._measure: Callable[[], Tensor] = self._measured
+        self._graph: EpochGraph | None = None
         whole = not options.batch_size and fabric.world_size == 1
         if record and whole and fabric.device.type == "cuda" and options.precision != "16-mixed":  # whose scale varies
-            self._measure = EpochGraph(self._measured, self.optimizer, fabric.device)
+            self._graph = EpochGraph(self.optimizer, fabric.device)
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
         self.best: dict[str, Tensor] = {}  # the weights after the best epoch
@@ -138,9 +138,10 @@ class Loop:
 
     def _epoch(self) -> Epoch:
         start = time.perf_counter()
-        warm = len(self.epochs) >= self.options.warmup  # until then the learning rate is another one in every epoch
-        # The one place where the device is waited for.
-        values = (self._measure if warm else self._measured)().tolist()
+        # Until it is warm, the learning rate is another one in every epoch.
+        graph = self._graph if len(self.epochs) >= self.options.warmup else None
+        measured = self._measured() if graph is None else graph(self._measured)
+        values = measured.tolist()  # the one place where the device is waited for
         values.append(time.perf_counter() - start)
         epoch = Epoch(len(self.epochs) + 1, self.options.epochs, self.task.metric, *values)
         self.epochs.append(epoch)
