@@ -103,6 +103,12 @@ def test_what_the_page_says_of_structure() -> None:
         assert 30 * ours < min(average("table1", row, column) for row in ("gat", "sage-max"))  # the model card's
 
 
+def test_what_the_page_says_of_small_graphs() -> None:
+    baselines = [average("table1", row, "betweenness-100") for row in standing.read("table1").baselines]
+    assert average("table1", "goat-paper", "betweenness-100") < min(baselines)
+    assert average("table1", "goat-lstm", "betweenness-100") > min(baselines)
+
+
 def test_what_the_page_says_of_gat_on_cora() -> None:
     page = " ".join((ROOT / "docs/results.md").read_text(encoding="utf-8").split())
     first, *others = values("table2", "gat", "cora", split="val")[:4]
