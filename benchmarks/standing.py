@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torch_goat import settings
-from torch_goat.recipes import Recipe, plan
+from torch_goat.recipes import Recipe, plan, read_recipe
 from torch_goat.tables import Ledger, ResultTable, collect, tabulate
 from torch_goat.tables.table import Entry, Heading
 
@@ -52,9 +52,15 @@ GOALS = (
 HEADER = ("task", "GOAT", "its exact form", "the paper's GOAT", "best baseline here", "target", "and ahead")
 
 
+def recipe_of(table: str, folder: Path = RESULTS) -> Recipe:
+    """The recipe that a table was run with: that of its search, if there was one."""
+    found = folder / f"{table}.toml"
+    return settings.read(Recipe, found) if found.exists() else read_recipe(table)
+
+
 def read(table: str, folder: Path = RESULTS) -> ResultTable:
     """A table of the committed results."""
-    recipe = settings.read(Recipe, folder / f"{table}.toml")
+    recipe = recipe_of(table, folder)
     runs = plan(recipe)
     collected = collect(runs, Ledger(folder / table))
     return tabulate(recipe, runs, collected.scores, devices=collected.devices)

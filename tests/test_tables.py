@@ -7,22 +7,15 @@ from statistics import fmean
 
 import pytest
 import standing
+from standing import RESULTS, recipe_of
 
-from torch_goat import settings
 from torch_goat.datasets import DATASETS
-from torch_goat.recipes import Recipe, plan, read_recipe, settle, trials
+from torch_goat.recipes import plan, read_recipe, settle, trials
 from torch_goat.tables import Ledger, collect, tabulate, to_markdown
 
 ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "results"
 TABLES = sorted(path.stem for path in RESULTS.glob("*.jsonl"))
 NOT_TO_BE_HAD = {"disease-nc", "lastfm-asia", "ogbn-arxiv", "pubmed"}
-
-
-def recipe_of(table: str) -> Recipe:
-    """The recipe that a table was run with: that of its search, if there was one."""
-    found = RESULTS / f"{table}.toml"
-    return settings.read(Recipe, found) if found.exists() else read_recipe(table)
 
 
 def test_there_are_tables() -> None:
@@ -83,6 +76,8 @@ def test_what_the_page_says_of_top2() -> None:
     assert len(others) == 8
     assert f"GOAT has {others[0]:.1f} to {others[-1]:.0f} % on eight of ten graphs" in page
     assert f"right on {failed:.0f} % of the test nodes; on another it ends at {weak:.0f} %" in page
+    card = " ".join((ROOT / "docs/model-card.md").read_text(encoding="utf-8").split())
+    assert f"GOAT is right on {others[0]:.1f} to {others[-1]:.0f} % of the nodes of eight graphs in ten" in card
     trained = values("table1", "goat-lstm", "top2", split="train")
     assert trained[values("table1", "goat-lstm", "top2").index(failed)] == 100
     assert sum(value < 90 for value in values("table1", "goat-paper", "top2")) == 1
