@@ -220,7 +220,8 @@ def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypa
             on_event(ends[-1])
         return ends
 
-    write(tmp_path, f"{TINY}\n[search.space]\nlearning_rate = [0.001, 0.1]\n")
+    recipe = TINY.replace('dataset = "effective-size-100"', 'dataset = "effective-size-100", finals = 2')
+    write(tmp_path, f"{recipe}\n[search]\nfinalists = 2\n[search.space]\nlearning_rate = [0.001, 0.1]\n")
     asked = ("reproduce", "tiny.toml", "--only", "gcn,gat", "--datasets", "size")
     monkeypatch.setattr(reproduce, "run_plan", in_this_process)
     ended = goat(*asked, "--search", "3")
@@ -228,11 +229,12 @@ def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypa
     assert "the best of 3 trials" in " ".join(ended.out.split())
     found = read_recipe("results/tiny.toml")
     for row in ("gcn", "gat"):
-        values = {}
-        for number in range(3):
-            folder = Path("results/tiny/search/size", row, str(number), "0")
-            values[number] = json.loads((folder / "result.json").read_text())["metrics"]["val"]["mse"]
-        best = min(values, key=values.__getitem__)
+        values: dict[int, list[float]] = {}
+        for path in sorted(Path("results/tiny/search/size", row).glob("*/*/result.json")):
+            number = int(path.parts[-3])
+            values.setdefault(number, []).append(json.loads(path.read_text())["metrics"]["val"]["mse"])
+        assert [len(values[number]) for number in sorted(values, key=lambda one: values[one][0])] == [2, 2, 1]
+        best = min((number for number in values if len(values[number]) == 2), key=lambda one: sum(values[one]))
         trial = settings.read(Experiment, f"results/tiny/search/size/{row}/{best}/0/config.toml")
         assert found.options(row, "size") == (trial.model, trial.training)
         assert settings.read(Experiment, f"results/tiny/size/{row}/1/config.toml").training == trial.training

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.recipes.recipes import TINY, write
-from torch_goat.recipes import Recipe, plan, read_recipe, settle, trials
+from torch_goat.recipes import Recipe, finals, plan, read_recipe, settle, trials
 from torch_goat.settings import SettingsError
 from torch_goat.training import Result
 
@@ -93,6 +93,50 @@ def test_a_cell_whose_search_is_not_over_has_no_runs(tmp_path: Path) -> None:
     assert not [trial for trial in trials(settled) if (trial.row, trial.column) == ("gcn", done[0].column)]
 
 
+def with_finals(recipe: Recipe, number: int, finalists: int) -> Recipe:
+    columns = {name: replace(column, finals=number) for name, column in recipe.columns.items()}
+    return replace(recipe, columns=columns, search=replace(recipe.search, finalists=finalists))
+
+
+def test_the_best_trials_are_repeated_and_the_mean_over_all_decides(tmp_path: Path) -> None:
+    recipe = with_finals(searched(tmp_path), 4, finalists=2)
+    tried = trials(recipe, ["gcn"], ["size"])
+    # By two repetitions 1 is before 3 and 0, by four of them 3 is before 1; 0 would be the best of the last two.
+    first = {1: (0.9, 0.9), 3: (0.8, 0.9), 0: (0.8, 0.8)}
+    last = {1: (0.5, 0.5), 3: (0.8, 0.7), 0: (1.0, 1.0)}
+
+    def error(trial) -> Result:
+        values = (*first.get(trial.number, (0.1, 0.1)), *last.get(trial.number, (0.1, 0.1)))
+        return result(mse=1 - values[trial.repetition])
+
+    results = {trial.folder: error(trial) for trial in tried}
+    repeated = finals(recipe, tried, results)
+    assert [(trial.number, trial.repetition) for trial in repeated] == [(1, 2), (3, 2), (1, 3), (3, 3)]
+    by_number = {trial.number: trial.experiment for trial in tried if trial.repetition == 0}
+    for trial in repeated:
+        assert (trial.experiment.index, trial.experiment.seed) == (trial.repetition, trial.repetition)
+        assert replace(trial.experiment, index=0, seed=0) == by_number[trial.number]
+        assert trial.folder.parts == ("search", "size", "gcn", str(trial.number), str(trial.repetition))
+
+    assert not settle(recipe, tried, results).settled("gcn", "size")
+    some = results | {trial.folder: error(trial) for trial in repeated[:-1]}
+    assert not settle(recipe, tried, some).settled("gcn", "size")
+    settled = settle(recipe, tried, some | {repeated[-1].folder: error(repeated[-1])})
+    assert settled.options("gcn", "size") == (by_number[3].model, by_number[3].training)
+
+
+def test_no_finals_before_all_trials_are_done_or_where_no_column_has_them(tmp_path: Path) -> None:
+    recipe = searched(tmp_path)
+    tried = trials(recipe)
+    results = {trial.folder: result(0.5) for trial in tried}
+    assert finals(recipe, tried, results) == []
+    recipe = with_finals(recipe, 3, finalists=5)
+    (last,) = [trial for trial in tried if (trial.row, trial.column, trial.number) == ("gcn", "size", 5)][1:]
+    cells = {(trial.row, trial.column) for trial in finals(recipe, tried, results)}
+    del results[last.folder]
+    assert cells - {(trial.row, trial.column) for trial in finals(recipe, tried, results)} == {("gcn", "size")}
+
+
 def test_a_settled_recipe_survives_its_file(tmp_path: Path) -> None:
     recipe = searched(tmp_path)
     tried = trials(recipe)
@@ -113,7 +157,10 @@ def test_a_settled_recipe_survives_its_file(tmp_path: Path) -> None:
         ("[search.space]\ndropout = 0.5", "search.space.dropout = 0.5 is no list of values to try"),
         ("[search.space]\ndropout = []", r"search.space.dropout = \[\] is no list"),
         ('[search.space]\ndropout = ["much"]', "dropout must be a number"),
-        ("[search]\ntrials = -1", "search.trials must be 0 or more"),
+        ("[search]\ntrials = -1", "search.trials must be 0 or more, got -1"),
+        ("[search]\nrepetitions = 0", "search.repetitions must be 1 or more, got 0"),
+        ("[search]\nfinalists = 0", "search.finalists must be 1 or more, got 0"),
+        ('[columns.more]\nlabel = "more"\ndataset = "top2"\nfinals = -1', "finals = -1 is impossible"),
     ],
 )
 def test_a_space_that_cannot_be_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Final
 
 import typer
@@ -21,6 +21,7 @@ from torch_goat.recipes import (
     Run,
     Trial,
     choose,
+    finals,
     find_recipe,
     plan,
     read_recipe,
@@ -134,7 +135,6 @@ class _Table:
         self.recipe, self.folder, self.data_dir = recipe, folder, data_dir
         self.how: dict[str, Any] = {"quick": quick, "precision": precision}
         self.ledger = Ledger(folder)
-        self.trials = trials(recipe, **self.how) if recipe.search.trials else []
         self._settle()
 
     def missing(self, rows: Iterable[str], columns: Iterable[str]) -> list[Trial | Run]:
@@ -149,7 +149,7 @@ class _Table:
     def run(self, rows: Iterable[str], columns: Iterable[str], jobs: int, device: str) -> list[str]:
         """Runs what is missing and returns why some failed."""
         failures: list[str] = []
-        for _ in range(2):  # the search, and the runs of what it found
+        for _ in range(3):  # the search, its finals, and the runs of what it found
             missing = self.missing(rows, columns)
             if missing and not failures:
                 failures = _run(missing, self.folder, jobs, device, self.data_dir)
@@ -170,14 +170,18 @@ class _Table:
             write_atomic(_beside(self.folder, ending), text(self.whole))
 
     def _settle(self) -> None:
-        self.settled = self.recipe
-        if self.trials:
-            results = {trial.folder: result for trial in self.trials if (result := self._result(trial)) is not None}
-            self.settled = settle(self.recipe, self.trials, results)
+        self.settled, self.trials = self.recipe, []
+        if self.recipe.search.trials:
+            drawn = trials(self.recipe, **self.how)
+            results = self._results(drawn)
+            repeated = finals(self.recipe, drawn, results)
+            self.trials = [*drawn, *repeated]
+            self.settled = settle(self.recipe, drawn, results | self._results(repeated))
         self.runs = plan(self.settled, **self.how)
 
-    def _result(self, trial: Trial) -> Result | None:
-        return None if self.ledger.is_missing(trial) else self.ledger.result(trial)
+    def _results(self, tried: Iterable[Trial]) -> dict[PurePosixPath, Result]:
+        done = {trial.folder: self.ledger.result(trial) for trial in tried if not self.ledger.is_missing(trial)}
+        return {folder: result for folder, result in done.items() if result is not None}
 
 
 def _beside(folder: Path, ending: str) -> Path:

@@ -48,6 +48,8 @@ class Column:
         split: The dataset's split protocol; empty is its default.
         like: The column whose settings it shares, as the paper shares Cora's with CiteSeer.
         repetitions: How many runs a cell has; 0 is the recipe's number.
+        finals: On how many graphs, splits or seeds the best trials of a search are repeated before one is chosen; 0 is
+            no more than every trial has.
     """
 
     label: str
@@ -55,6 +57,7 @@ class Column:
     split: str = ""
     like: str = ""
     repetitions: int = 0
+    finals: int = 0
 
     def __post_init__(self) -> None:
         if self.dataset not in DATASETS:
@@ -62,6 +65,8 @@ class Column:
         _explained(DATASETS[self.dataset].check, self.split)
         if self.repetitions < 0:
             raise ValueError(f"repetitions = {self.repetitions} is impossible; it must be 0 (the recipe's) or more.")
+        if self.finals < 0:
+            raise ValueError(f"finals = {self.finals} is impossible; it must be 0 (no more than a trial has) or more.")
 
 
 @dataclass(frozen=True)
@@ -114,20 +119,20 @@ class Search:
 
     Args:
         trials: How many settings are tried for every cell; 0 takes the recipe's settings as they are.
-        repetitions: How many graphs or splits a trial trains on, from the first on; the mean over them counts.
+        repetitions: How many graphs, splits or seeds a trial trains on, from the first on; the mean over them counts.
+        finalists: How many of a cell's trials, the best, are repeated in a column with ``finals``.
         space: The values of keys of the ``[model]`` and ``[training]`` tables, for every row whose layers read them.
     """
 
     trials: int = 0
     repetitions: int = 1
+    finalists: int = 5
     space: Table = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.trials < 0 or self.repetitions < 1:
-            raise ValueError(
-                f"search.trials must be 0 or more and search.repetitions 1 or more, got {self.trials} and "
-                f"{self.repetitions}."
-            )
+        for name, least in (("trials", 0), ("repetitions", 1), ("finalists", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"search.{name} must be {least} or more, got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The search of a table's settings: as many random trials for every cell, judged by the validation nodes alone.
 
 What a trial tries depends on its cell and its number and on nothing else, so that all trials of a table are one plan of
-runs, on any number of machines, and whoever repeats the search comes to the same choice.
+runs, on any number of machines, and whoever repeats the search comes to the same choice. Where few nodes judge, the
+best trials are repeated on further graphs, splits or seeds before one of them is chosen: the finals, a second plan.
 """
 
 import random
@@ -75,25 +76,49 @@ def trials(
     return found
 
 
+def finals(recipe: Recipe, tried: Iterable[Trial], results: Mapping[PurePosixPath, Result]) -> list[Trial]:
+    """The further repetitions of the best trials of every cell whose trials are all done.
+
+    Args:
+        recipe: The recipe that is searched.
+        tried: Its trials.
+        results: Their results, by the folders of the trials.
+    """
+    found = []
+    for (_, column), by_number in _by_cell(tried).items():
+        if all(trial.folder in results for runs in by_number.values() for trial in runs):
+            dataset, split = recipe.columns[column].dataset, recipe.columns[column].split
+            count = DATASETS[dataset].splits[split or DATASETS[dataset].default_split]
+            # Equal ones in the order of their numbers: which are repeated is the same for whoever searches again.
+            best = sorted(by_number.values(), key=lambda runs: -_value(runs, results))[: recipe.search.finalists]
+            for repetition in range(recipe.search.repetitions, recipe.columns[column].finals):
+                for first, *_ in best:
+                    experiment = replace(first.experiment, index=repetition % count, seed=repetition)
+                    found.append(first._replace(repetition=repetition, experiment=experiment))
+    return found
+
+
 def settle(recipe: Recipe, tried: Iterable[Trial], results: Mapping[PurePosixPath, Result]) -> Recipe:
-    """The recipe with the best settings of every cell whose trials are all done, and no settings for the others.
+    """The recipe with the best settings of every cell whose search is over, and no settings for the others.
 
     Args:
         recipe: The recipe that was searched.
         tried: All its trials.
-        results: Their results, by the folders of the trials.
+        results: Their results and those of the finals, by the folders of the trials.
     """
-    by_cell: dict[CellName, list[Trial]] = {}
-    for trial in tried:
-        by_cell.setdefault((trial.row, trial.column), []).append(trial)
+    tried = list(tried)
+    by_cell, repeated = _by_cell(tried), _by_cell(finals(recipe, tried, results))
     rows = {}
     for name, row in recipe.rows.items():
         makes = _merged(recipe, row)
         cells = {}
         for column in recipe.columns:
-            cell, of_cell = row.cells.get(column, Cell()), by_cell.get((name, column), [])
-            if of_cell and all(trial.folder in results for trial in of_cell):
-                found = _best(of_cell, results).experiment
+            cell = row.cells.get(column, Cell())
+            by_number, last = by_cell.get((name, column), {}), repeated.get((name, column), {})
+            both = [*by_number.values(), *last.values()]
+            if both and all(trial.folder in results for runs in both for trial in runs):
+                candidates = [by_number[number] + runs for number, runs in last.items()] or by_number.values()
+                found = max(candidates, key=lambda runs: _value(runs, results))[0].experiment
                 cells[column] = _cell(found, makes, cell.paper, recipe.search.trials)
             elif recipe.settled(name, column):
                 cells[column] = cell
@@ -121,17 +146,18 @@ def _drawn(recipe: Recipe, row: str, column: str) -> list[tuple[ModelOptions, Tr
     return found
 
 
-def _best(tried: Iterable[Trial], results: Mapping[PurePosixPath, Result]) -> Trial:
-    """The first repetition of the trial that did best on the validation nodes; of equal ones the earliest."""
-    by_number: dict[int, list[Trial]] = {}
+def _by_cell(tried: Iterable[Trial]) -> dict[CellName, dict[int, list[Trial]]]:
+    """The repetitions of every trial, by cell and number."""
+    found: dict[CellName, dict[int, list[Trial]]] = {}
     for trial in tried:
-        by_number.setdefault(trial.number, []).append(trial)
+        found.setdefault((trial.row, trial.column), {}).setdefault(trial.number, []).append(trial)
+    return found
 
-    def value(runs: list[Trial]) -> float:
-        metrics = [results[run.folder].metrics["val"] for run in runs]
-        return fmean(one["accuracy"] if "accuracy" in one else -one["mse"] for one in metrics)
 
-    return max(by_number.values(), key=value)[0]
+def _value(runs: Iterable[Trial], results: Mapping[PurePosixPath, Result]) -> float:
+    """How well some settings did on the validation nodes: the mean over their repetitions, more is better."""
+    metrics = [results[run.folder].metrics["val"] for run in runs]
+    return fmean(one["accuracy"] if "accuracy" in one else -one["mse"] for one in metrics)
 
 
 def _cell(found: Experiment, row: Row, paper: str, count: int) -> Cell:

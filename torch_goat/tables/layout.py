@@ -63,15 +63,28 @@ def notes(table: ResultTable) -> list[str]:
     lacking = [f"{head.label} ({head.dataset})" for name, head in table.headings.items() if name in table.lacking]
     found = [LEGEND]
     if table.search.trials:
-        number = table.search.repetitions
-        judge = "graph or split" if number == 1 else f"{number} graphs or splits"
-        found.append(
-            f"The settings of every cell are the best of {table.search.trials} trials by the validation nodes of its "
-            f"first {judge}."
-        )
+        found.append(_searched(table))
     if table.devices:
         found.append(f"Runs: {', '.join(f'{count} on {device}' for device, count in sorted(table.devices.items()))}.")
     return found + ([f"Not run for want of data: {', '.join(lacking)}."] if lacking else [])
+
+
+def _searched(table: ResultTable) -> str:
+    """How the settings were found."""
+    number = table.search.repetitions
+    judge = "graph, split or seed" if number == 1 else f"{number} graphs, splits or seeds"
+    text = (
+        f"The settings of every cell are the best of {table.search.trials} trials by the validation nodes of its "
+        f"first {judge}"
+    )
+    by_number: dict[int, list[str]] = {}
+    for head in table.headings.values():
+        if head.finals > number:
+            by_number.setdefault(head.finals, []).append(head.label)
+    if not by_number:
+        return f"{text}."
+    last = "; ".join(f"{', '.join(labels)}: {finals}" for finals, labels in by_number.items())
+    return f"{text}; the best {table.search.finalists} were repeated on more of them before one was chosen ({last})."
 
 
 def signed(value: float, decimals: int) -> str:

@@ -23,6 +23,7 @@ class Heading:
         split: The split protocol.
         metric: What its numbers are; accuracies are percentages.
         decimals: How many decimals they are shown with: as many as the paper has.
+        finals: On how many graphs, splits or seeds the best trials of a search were repeated.
     """
 
     label: str
@@ -30,6 +31,7 @@ class Heading:
     split: str
     metric: str
     decimals: int
+    finals: int = 0
 
     @property
     def unit(self) -> int:
@@ -177,7 +179,7 @@ def _heading(recipe: Recipe, column: str) -> Heading:
     published = [number for row in recipe.rows if (number := recipe.published(row, column))]
     decimals = max((number.decimals for number in published), default=DECIMALS[metric])
     split = options.split or DATASETS[options.dataset].default_split
-    return Heading(options.label, options.dataset, split, metric, decimals)
+    return Heading(options.label, options.dataset, split, metric, decimals, options.finals)
 
 
 def _ranked(cells: Mapping[str, Entry], heading: Heading) -> dict[str, Entry]:

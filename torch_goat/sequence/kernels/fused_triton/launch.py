@@ -97,8 +97,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     order = derived(ptr, "schedule", schedule)
     if num_targets:
         chosen = sizes(hidden, heads, directions, num_targets, source.size(1), backward=False)
-        weight = _coefficients(weight, source, weight_hh, chosen)
-        programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
+        programs, counts, constants = _recurrence(kind, inputs, num_targets, chosen)
         with on_device(projected):
             forward_kernel[(programs * heads * directions,)](
                 projected,
@@ -128,8 +127,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
         return Gradients(zeros(projected), grad_weight, zeros(weight_hh), zeros(bias_ih), zeros(bias_hh))
     order, states = saved
     chosen = sizes(hidden, heads, directions, num_targets, num_places, backward=True)
-    weight = _coefficients(weight, source, weight_hh, chosen)
-    programs, counts, constants = _recurrence(kind, projected, source, weight_hh, num_targets, chosen)
+    programs, counts, constants = _recurrence(kind, inputs, num_targets, chosen)
     constants["PARTS"] = parts = num_parts(kind, chosen.dot)
 
     with on_device(projected):
@@ -167,22 +165,14 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
         return Gradients(grad_projected, grad_weight, *_add_up(sums, weight_hh, bias_ih, bias_hh))
 
 
-def _coefficients(weight: Tensor | None, source: Tensor, weight_hh: Tensor, chosen: Sizes) -> Tensor | None:
-    """The coefficients, or ones for a `tl.dot`.
-
-    In a loop without coefficients to load, Triton copies the matrices to shared memory, where they do not fit.
-    """
-    return weight_hh.new_ones(source.shape) if weight is None and chosen.dot else weight
-
-
 def _recurrence(
-    kind: str, projected: Tensor, source: Tensor, weight_hh: Tensor, num_targets: int, chosen: Sizes
+    kind: str, inputs: Inputs, num_targets: int, chosen: Sizes
 ) -> tuple[int, tuple[int, ...], dict[str, Any]]:
     """Programs per head and direction, and what both kernels of the recurrence are told: counts and constants."""
-    heads, num_sources, directions, _ = projected.shape
-    hidden = weight_hh.size(-1)
+    heads, num_sources, directions, _ = inputs.projected.shape
+    hidden = inputs.weight_hh.size(-1)
     blocks = triton.cdiv(num_targets, chosen.runs)
-    counts = (num_targets, source.size(1), num_sources, heads * directions, blocks, chosen.single)
+    counts = (num_targets, inputs.source.size(1), num_sources, heads * directions, blocks, chosen.single)
     constants = {
         "KIND": kind,
         "GATES": GATES[kind],
@@ -191,9 +181,13 @@ def _recurrence(
         "WIDTH": max(16, padded(hidden)) if chosen.dot else padded(hidden),  # 16: the least that `tl.dot` takes
         "RUNS": chosen.runs,
         "DOT": chosen.dot,
-        "PRECISION": _precision(weight_hh, chosen),
+        "PRECISION": _precision(inputs.weight_hh, chosen),
         "num_warps": chosen.warps,
     }
+    if inputs.weight is None:
+        # In a loop without coefficients to load, Triton fetches the matrices of the next step while it multiplies: two
+        # copies of each in shared memory, where they do not fit. One stage is no such pipeline.
+        constants["num_stages"] = 1
     return min(blocks, 2 * chosen.single), counts, constants
 
 
