@@ -59,7 +59,9 @@ def test_baselines_are_pygs_layers(name: str, training: bool) -> None:
     torch.manual_seed(7)
     out = model(x, edge_index)
     torch.manual_seed(7)
-    assert torch.equal(out, chain(layers, x, edge_index, 0.5, training))
+    expected = chain(layers, x, edge_index, 0.5, training)
+    exact = {"rtol": 0.0, "atol": 0.0} if name != "sage-mean" else {}  # which projects before it averages
+    torch.testing.assert_close(out, expected, **exact)
 
 
 def test_the_residual_is_pygs() -> None:
