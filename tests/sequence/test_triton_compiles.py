@@ -63,7 +63,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
 
 
 def _run(kind: str, hidden: int, dtype: torch.dtype, weighted: bool = True, directions: int = 2) -> None:
-    """A forward and a backward: two heads, ten targets, 100 places."""
+    """A forward of evaluation, one of training and a backward: two heads, ten targets, 100 places."""
     from torch_goat.sequence.kernels.fused_triton import launch
 
     def zeros(*shape: int) -> Tensor:
@@ -74,6 +74,7 @@ def _run(kind: str, hidden: int, dtype: torch.dtype, weighted: bool = True, dire
     recurrent = (zeros(2, directions, width, hidden), zeros(2, directions, width), zeros(2, directions, width))
     ptr = torch.arange(0, 101, 10)
     inputs = Inputs(projected, source, zeros(2, 100) if weighted else None, ptr, *recurrent)
+    launch.forward(kind, inputs, False)  # in evaluation
     out, saved = launch.forward(kind, inputs, True)
     launch.backward(kind, out, inputs, saved)
 

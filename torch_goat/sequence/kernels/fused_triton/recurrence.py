@@ -149,6 +149,7 @@ def forward_kernel(
         index_2, scale_2 = load_place(source, coefficient, first, stride, length, 2, DTYPE)
         gates = load_row(projected, index, length, 0, KIND, HIDDEN, WIDTH, ROW)
         gates_1 = load_row(projected, index_1, length, 1, KIND, HIDDEN, WIDTH, ROW)
+        final = out + (target * num_chains + chain) * HIDDEN + column
 
         for step in range(tl.max(length)):
             gates_2 = load_row(projected, index_2, length, step + 2, KIND, HIDDEN, WIDTH, ROW)
@@ -160,6 +161,9 @@ def forward_kernel(
                 tl.store(states + at, h, inside & active)
                 if KIND == "lstm":
                     tl.store(states + to_c + at, c, inside & active)
+            elif WIDTH > 64:
+                # In a loop that stores nothing, Triton would keep all matrices in shared memory, where they do not fit.
+                tl.store(final, h.to(out.dtype.element_ty), inside & present)
             parts = add_up(gates, scale, bias, h, matrices, KIND, HIDDEN, WIDTH, DOT, PRECISION)
             new_h, new_c = advance(parts, h, c, KIND)
             h = tl.where(active, new_h, h)
@@ -168,7 +172,6 @@ def forward_kernel(
             scale, scale_1, scale_2 = scale_1, scale_2, scale_3
             gates, gates_1, index_2 = gates_1, gates_2, index_3
 
-        final = out + (target * num_chains + chain) * HIDDEN + column
         tl.store(final, h.to(out.dtype.element_ty), inside & present)
 
 
