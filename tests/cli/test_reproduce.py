@@ -220,7 +220,8 @@ def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypa
             on_event(ends[-1])
         return ends
 
-    recipe = TINY.replace('dataset = "effective-size-100"', 'dataset = "effective-size-100", finals = 2')
+    column = 'dataset = "effective-size-100"'
+    recipe = TINY.replace(column, f"{column}, repetitions = 3, finals = 2")
     write(tmp_path, f"{recipe}\n[search]\nfinalists = 2\n[search.space]\nlearning_rate = [0.001, 0.1]\n")
     asked = ("reproduce", "tiny.toml", "--only", "gcn,gat", "--datasets", "size")
     monkeypatch.setattr(reproduce, "run_plan", in_this_process)
@@ -237,7 +238,12 @@ def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypa
         best = min((number for number in values if len(values[number]) == 2), key=lambda one: sum(values[one]))
         trial = settings.read(Experiment, f"results/tiny/search/size/{row}/{best}/0/config.toml")
         assert found.options(row, "size") == (trial.model, trial.training)
-        assert settings.read(Experiment, f"results/tiny/size/{row}/1/config.toml").training == trial.training
+        # The search has had the first two runs of what it found; the third is trained.
+        assert [path.parent.name for path in Path("results/tiny/size", row).glob("*/config.toml")] == ["2"]
+        assert settings.read(Experiment, f"results/tiny/size/{row}/2/config.toml").training == trial.training
+        entries = [json.loads(line) for line in Path("results/tiny.jsonl").read_text().splitlines()]
+        results = {entry["folder"]: entry["result"] for entry in entries}
+        assert results[f"size/{row}/1"] == results[f"search/size/{row}/{best}/1"]
     # From the lines alone the same table comes out, and nothing is run.
     Path("results/tiny").rename("elsewhere")
     monkeypatch.setattr(reproduce, "run_plan", no_training)

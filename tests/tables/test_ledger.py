@@ -44,6 +44,20 @@ def test_lines_of_other_runs_stay(tmp_path: Path, runs: list[Run]) -> None:
     assert json.loads(before)["folder"] == "size/gcn/0"
 
 
+def test_runs_of_the_same_experiment_share_a_result(tmp_path: Path, runs: list[Run]) -> None:
+    first, second = runs
+    same = first._replace(row="twin")
+    ledger = Ledger(tmp_path / "table")
+    ledger.share([same, second], [first])
+    assert ledger.result(same) == ledger.result(first)
+    assert ledger.is_missing(second)
+    ledger.write([same])
+    (line,) = (tmp_path / "table.jsonl").read_text().splitlines()
+    assert json.loads(line)["folder"] == "size/twin/0"
+    ledger.share([same], [second])  # which is not done
+    assert Ledger(tmp_path / "table").result(same) == ledger.result(first)
+
+
 @pytest.mark.parametrize("line", ["{", '{"folder": "a"}', "[]", '"text"'])
 def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
     (tmp_path / "table.jsonl").write_text(f"{line}\n")

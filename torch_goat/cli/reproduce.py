@@ -178,6 +178,7 @@ class _Table:
             self.trials = [*drawn, *repeated]
             self.settled = settle(self.recipe, drawn, results | self._results(repeated))
         self.runs = plan(self.settled, **self.how)
+        self.ledger.share(self.runs, self.trials)
 
     def _results(self, tried: Iterable[Trial]) -> dict[PurePosixPath, Result]:
         done = {trial.folder: self.ledger.result(trial) for trial in tried if not self.ledger.is_missing(trial)}

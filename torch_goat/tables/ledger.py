@@ -43,6 +43,7 @@ class Ledger:
                     raise RunError(
                         f"{self.path}, line {number}: not a result; remove the line to run it again."
                     ) from None
+        self._written = dict(self._lines)
 
     def result(self, run: Planned) -> Result | None:
         """The result of a run that is done, else ``None``; a folder that holds another experiment is refused."""
@@ -58,6 +59,21 @@ class Ledger:
         except RunError:
             return False
 
+    def share(self, runs: Iterable[Planned], done: Iterable[Planned]) -> None:
+        """Gives runs that are missing the results of others that have done the same experiment.
+
+        A cell whose settings a search has tried on several graphs or splits needs no second training on these.
+
+        Args:
+            runs: The runs.
+            done: Others that may be done.
+        """
+        by_experiment = {run.experiment: run for run in done if not self.is_missing(run)}
+        for run in filter(self.is_missing, runs):
+            other = by_experiment.get(run.experiment)
+            if other is not None and (result := self.result(other)) is not None:
+                self._lines[str(run.folder)] = settings.to_table(run.experiment), settings.to_table(result)
+
     def write(self, runs: Iterable[Planned]) -> None:
         """Writes the results of these runs into the file, as far as there are any; other lines stay."""
         found = dict(self._lines)
@@ -68,9 +84,9 @@ class Ledger:
                 continue
             if result is not None:
                 found[str(run.folder)] = settings.to_table(run.experiment), settings.to_table(result)
-        if found == self._lines:
+        if found == self._written:
             return
-        self._lines = found
+        self._lines, self._written = found, dict(found)
         lines = (
             json.dumps({"folder": folder, "experiment": experiment, "result": result}, ensure_ascii=False)
             for folder, (experiment, result) in found.items()
