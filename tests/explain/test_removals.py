@@ -49,6 +49,7 @@ def test_all_removals_at_once_equal_one_graph_for_each(name: str, layers: int) -
         {"name": "goat", "heads": 2, "last": "gcn", "mean_residual": True, "scaling": "size"},
         {"name": "goat", "heads": 2, "last": "goat", "max_neighbors": 2, "neighbor_selection": "top"},
         {"name": "goat", "max_neighbors": 2},
+        {"name": "goat", "heads": 2, "last": "goat", "add_self_loops": False, "residual": True},
         {"name": "gat", "heads": 2, "last": "gcn", "residual": True, "norm": "batch", "input_channels": 5},
     ],
 )

@@ -113,6 +113,7 @@ OTHER = {  # for every option of a layer or between layers, a value that is not 
     "bidirectional": False,
     "max_neighbors": 1,
     "neighbor_selection": "top",
+    "add_self_loops": False,
     "mean_residual": False,
     "scaling": "size",
     "state_norm": True,

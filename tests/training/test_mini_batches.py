@@ -63,13 +63,16 @@ def test_epochs_are_shuffled_differently() -> None:
     assert one == again != two
 
 
-@pytest.mark.parametrize("name", ["goat", "gcn", "gat", "sage-mean", "gin"])
-def test_one_batch_of_everything_is_the_full_batch(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "apart"),
+    [("goat", {}), ("goat", {"add_self_loops": False}), ("gcn", {}), ("gat", {}), ("sage-mean", {}), ("gin", {})],
+)
+def test_one_batch_of_everything_is_the_full_batch(name: str, apart: dict[str, Any]) -> None:
     data = tiny()
     runs = []
     for options in ({}, {"batch_size": 20, "fanout": (-1, -1)}):
         torch.manual_seed(0)
-        model = build(ModelOptions(name=name, hidden_channels=4, dropout=0.0, residual=True), 5, 3)
+        model = build(ModelOptions(name=name, hidden_channels=4, dropout=0.0, residual=True, **apart), 5, 3)
         epochs: list[Epoch] = []
         fit(model, data, TrainingOptions(epochs=6, patience=0, **options), device="cpu", observer=epochs.append)
         runs.append((model, epochs))

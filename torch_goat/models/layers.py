@@ -300,7 +300,7 @@ KINDS: dict[str, Kind] = {
         partial(_goat, GOATConv),
         bounded=True,
         last="gat",
-        more=frozenset({"mean_residual", "scaling", "state_norm", "state_dropout", "rnn_init"}),
+        more=frozenset({"add_self_loops", "mean_residual", "scaling", "state_norm", "state_dropout", "rnn_init"}),
         edges=True,
         whole="n_id",
     ),

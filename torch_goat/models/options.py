@@ -50,6 +50,8 @@ class ModelOptions:
         bidirectional: Whether neighbours are read from both ends (goat).
         max_neighbors: The most neighbours that are read; all of them if 0 (goat).
         neighbor_selection: Which ones, if not all (goat).
+        add_self_loops: Whether a node is in its own neighbourhood (goat). If not, ``residual`` keeps its own state
+            apart from its neighbours', as GraphSAGE does.
         mean_residual: Whether the weighted mean of the neighbours is added to what the RNN gives (goat).
         scaling: What a neighbour's state is scaled by, its coefficient or that times their number (goat).
         state_norm: Whether states are normalised before they are scaled and read (goat).
@@ -81,6 +83,7 @@ class ModelOptions:
     bidirectional: bool = True
     max_neighbors: int = 0
     neighbor_selection: Literal["random", "top"] = "random"
+    add_self_loops: bool = True
     mean_residual: bool = True
     scaling: Literal["softmax", "size"] = "softmax"
     state_norm: bool = False
