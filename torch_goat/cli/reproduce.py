@@ -1,6 +1,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
@@ -32,7 +32,7 @@ from torch_goat.recipes import (
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.tables import FORMATS, Ledger, ResultTable, collect, tabulate
 from torch_goat.tables.layout import Grid, Lines, comparison_grid, main_grid, notes
-from torch_goat.training import Experiment, PlannedRun, Result, run_plan, write_plan
+from torch_goat.training import Experiment, PlannedRun, run_plan, write_plan
 
 STYLES: Final = {
     "plain": Style(),
@@ -173,16 +173,12 @@ class _Table:
         self.settled, self.trials = self.recipe, []
         if self.recipe.search.trials:
             drawn = trials(self.recipe, **self.how)
-            results = self._results(drawn)
+            results = self.ledger.results(drawn)
             repeated = finals(self.recipe, drawn, results)
             self.trials = [*drawn, *repeated]
-            self.settled = settle(self.recipe, drawn, results | self._results(repeated))
+            self.settled = settle(self.recipe, drawn, results | self.ledger.results(repeated))
         self.runs = plan(self.settled, **self.how)
         self.ledger.share(self.runs, self.trials)
-
-    def _results(self, tried: Iterable[Trial]) -> dict[PurePosixPath, Result]:
-        done = {trial.folder: self.ledger.result(trial) for trial in tried if not self.ledger.is_missing(trial)}
-        return {folder: result for folder, result in done.items() if result is not None}
 
 
 def _beside(folder: Path, ending: str) -> Path:

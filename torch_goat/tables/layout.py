@@ -77,14 +77,11 @@ def _searched(table: ResultTable) -> str:
         f"The settings of every cell are the best of {table.search.trials} trials by the validation nodes of its "
         f"first {judge}"
     )
-    by_number: dict[int, list[str]] = {}
-    for head in table.headings.values():
-        if head.finals > number:
-            by_number.setdefault(head.finals, []).append(head.label)
-    if not by_number:
+    last = [f"{head.label}: {head.finals}" for head in table.headings.values() if head.finals > number]
+    if not last:
         return f"{text}."
-    last = "; ".join(f"{', '.join(labels)}: {finals}" for finals, labels in by_number.items())
-    return f"{text}; the best {table.search.finalists} were repeated on more of them before one was chosen ({last})."
+    more = f"the best {table.search.finalists} were repeated on more of them before one was chosen ({'; '.join(last)})"
+    return f"{text}; {more}."
 
 
 def signed(value: float, decimals: int) -> str:

@@ -44,12 +44,17 @@ class Ledger:
                         f"{self.path}, line {number}: not a result; remove the line to run it again."
                     ) from None
         self._written = dict(self._lines)
+        self._read: dict[str, Experiment | None] = {}  # experiments of lines, read when they are asked for
 
     def result(self, run: Planned) -> Result | None:
         """The result of a run that is done, else ``None``; a folder that holds another experiment is refused."""
-        line = self._lines.get(str(run.folder))
-        if line is not None and _same(line[0], run.experiment):
-            return Result(**line[1])
+        name = str(run.folder)
+        if name in self._lines:
+            experiment, result = self._lines[name]
+            if name not in self._read:
+                self._read[name] = _experiment(experiment)
+            if self._read[name] == run.experiment:
+                return Result(**result)
         return finished(run.experiment, self.folder / run.folder)
 
     def is_missing(self, run: Planned) -> bool:
@@ -58,6 +63,11 @@ class Ledger:
             return self.result(run) is None
         except RunError:
             return False
+
+    def results(self, runs: Iterable[Planned]) -> dict[PurePosixPath, Result]:
+        """The results of those that are done, by their folders; a folder that is of no use has none."""
+        done = {run.folder: self.result(run) for run in runs if not self.is_missing(run)}
+        return {folder: result for folder, result in done.items() if result is not None}
 
     def share(self, runs: Iterable[Planned], done: Iterable[Planned]) -> None:
         """Gives runs that are missing the results of others that have done the same experiment.
@@ -73,6 +83,7 @@ class Ledger:
             other = by_experiment.get(run.experiment)
             if other is not None and (result := self.result(other)) is not None:
                 self._lines[str(run.folder)] = settings.to_table(run.experiment), settings.to_table(result)
+                self._read[str(run.folder)] = run.experiment
 
     def write(self, runs: Iterable[Planned]) -> None:
         """Writes the results of these runs into the file, as far as there are any; other lines stay."""
@@ -84,6 +95,7 @@ class Ledger:
                 continue
             if result is not None:
                 found[str(run.folder)] = settings.to_table(run.experiment), settings.to_table(result)
+                self._read[str(run.folder)] = run.experiment
         if found == self._written:
             return
         self._lines, self._written = found, dict(found)
@@ -94,8 +106,8 @@ class Ledger:
         write_atomic(self.path, "".join(f"{line}\n" for line in lines))
 
 
-def _same(table: dict[str, Any], experiment: Experiment) -> bool:
+def _experiment(table: dict[str, Any]) -> Experiment | None:
     try:
-        return settings.parse(Experiment, table, "") == experiment
+        return settings.parse(Experiment, table, "")
     except SettingsError:  # of another version
-        return False
+        return None
