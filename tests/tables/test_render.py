@@ -1,14 +1,15 @@
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.recipes.recipes import write
 from tests.tables.test_table import SCORES
-from torch_goat.recipes import plan, read_recipe
+from torch_goat.recipes import Search, plan, read_recipe
 from torch_goat.tables import ResultTable, tabulate, to_csv, to_latex, to_markdown
-from torch_goat.tables.layout import signed
+from torch_goat.tables.layout import notes, signed
 
 MARKDOWN = """\
 **A tiny table**
@@ -83,6 +84,19 @@ def test_csv_has_all_digits(table: ResultTable) -> None:
     assert gat["values"] == "0:0.005 1:0.015"
     empty = records[-1]
     assert (empty["row"], empty["runs"], empty["mean"], empty["values"]) == ("gat-relu", "0", "", "")
+
+
+def test_a_search_is_described(table: ResultTable) -> None:
+    searched = replace(table, search=Search(trials=20))
+    said = (
+        "The settings of every cell are the best of 20 trials by the validation nodes of its first graph, split or seed"
+    )
+    assert f"{said}." in notes(searched)
+    size, pooling = table.headings.values()
+    searched = replace(searched, headings={"size": replace(size, finals=5), "pooling": pooling})
+    more = "the best 5 were repeated on more of them before one was chosen (Effective size: 5)"
+    assert f"{said}; {more}." in notes(searched)
+    assert not [note for note in notes(table) if "trials" in note]
 
 
 def test_signs() -> None:

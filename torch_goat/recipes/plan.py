@@ -4,6 +4,7 @@ from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
 from torch_goat.datasets import DATASETS
+from torch_goat.models import ModelOptions
 from torch_goat.recipes.recipe import Recipe
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Experiment, TrainingOptions
@@ -55,16 +56,22 @@ def plan(
     rows, columns = choose("row", rows, recipe.rows), choose("column", columns, recipe.columns)
     runs = []
     for column in columns:
-        dataset, split = recipe.columns[column].dataset, recipe.columns[column].split
-        count = DATASETS[dataset].splits[split or DATASETS[dataset].default_split]
         repetitions = min(recipe.runs(column), QUICK_REPETITIONS) if quick else recipe.runs(column)
         options = {row: recipe.options(row, column) for row in rows if recipe.settled(row, column)}
         for repetition in range(repetitions):
             for row, (model, training) in options.items():
                 training = changed(training, quick, precision)
-                experiment = Experiment(dataset, split, repetition % count, repetition, model, training)
-                runs.append(Run(row, column, repetition, experiment))
+                runs.append(Run(row, column, repetition, experiment(recipe, column, repetition, model, training)))
     return runs
+
+
+def experiment(
+    recipe: Recipe, column: str, repetition: int, model: ModelOptions, training: TrainingOptions
+) -> Experiment:
+    """Some settings on a column's graph or split of this repetition; where there are fewer, they come in turn."""
+    dataset, split = recipe.columns[column].dataset, recipe.columns[column].split
+    count = DATASETS[dataset].splits[split or DATASETS[dataset].default_split]
+    return Experiment(dataset, split, repetition % count, repetition, model, training)
 
 
 def choose(what: str, names: Iterable[str], known: Iterable[str]) -> list[str]:

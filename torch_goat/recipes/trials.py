@@ -13,9 +13,8 @@ from statistics import fmean
 from typing import Final, NamedTuple
 
 from torch_goat import settings
-from torch_goat.datasets import DATASETS
 from torch_goat.models import ModelOptions
-from torch_goat.recipes.plan import CellName, changed, choose
+from torch_goat.recipes.plan import CellName, changed, choose, experiment
 from torch_goat.recipes.recipe import Cell, Recipe, Row, Table, without_defaults
 from torch_goat.settings import SettingsError
 from torch_goat.training import Experiment, Result, TrainingOptions
@@ -63,16 +62,14 @@ def trials(
     rows, columns = choose("row", rows, recipe.rows), choose("column", columns, recipe.columns)
     found = []
     for column in columns:
-        dataset, split = recipe.columns[column].dataset, recipe.columns[column].split
-        count = DATASETS[dataset].splits[split or DATASETS[dataset].default_split]
         drawn = {row: _drawn(recipe, row, column) for row in rows if not recipe.settled(row, column)}
         for number in range(recipe.search.trials):
             for row, options in drawn.items():
                 for model, training in options[number : number + 1]:  # none where the space has no more
                     training = changed(training, quick, precision)
                     for repetition in range(recipe.search.repetitions):
-                        experiment = Experiment(dataset, split, repetition % count, repetition, model, training)
-                        found.append(Trial(row, column, number, repetition, experiment))
+                        run = experiment(recipe, column, repetition, model, training)
+                        found.append(Trial(row, column, number, repetition, run))
     return found
 
 
@@ -87,14 +84,12 @@ def finals(recipe: Recipe, tried: Iterable[Trial], results: Mapping[PurePosixPat
     found = []
     for (_, column), by_number in _by_cell(tried).items():
         if all(trial.folder in results for runs in by_number.values() for trial in runs):
-            dataset, split = recipe.columns[column].dataset, recipe.columns[column].split
-            count = DATASETS[dataset].splits[split or DATASETS[dataset].default_split]
             # Equal ones in the order of their numbers: which are repeated is the same for whoever searches again.
             best = sorted(by_number.values(), key=lambda runs: -_value(runs, results))[: recipe.search.finalists]
             for repetition in range(recipe.search.repetitions, recipe.columns[column].finals):
                 for first, *_ in best:
-                    experiment = replace(first.experiment, index=repetition % count, seed=repetition)
-                    found.append(first._replace(repetition=repetition, experiment=experiment))
+                    run = experiment(recipe, column, repetition, first.experiment.model, first.experiment.training)
+                    found.append(first._replace(repetition=repetition, experiment=run))
     return found
 
 
