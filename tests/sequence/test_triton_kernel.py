@@ -73,6 +73,21 @@ def test_equals_reference(kind: str, hidden: int, overrides: dict[str, int]) -> 
 
 
 @runs_here
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("hidden", [3, 17, 65])
+def test_evaluation_equals_reference(hidden: int, weighted: bool) -> None:
+    """Which keeps no states, and beyond a width of 64 goes another way than training."""
+    z, weight = torch.randn(5, 1, 3, device=DEVICE), torch.rand(1, 7, device=DEVICE)
+    source, ptr = torch.randint(5, (1, 7), device=DEVICE), torch.tensor([0, 0, 2, 2, 6, 7], device=DEVICE)
+    rnn = RaggedRNN("lstm", 3, hidden, 1, False, backend="triton").to(DEVICE)
+    expected = RaggedRNN("lstm", 3, hidden, 1, False, backend="reference").to(DEVICE)
+    expected.load_state_dict(rnn.state_dict())
+    with torch.no_grad():
+        given = z, source, weight if weighted else None, ptr
+        torch.testing.assert_close(rnn(*given), expected(*given), rtol=1e-5, atol=1e-6)
+
+
+@runs_here
 def test_a_source_of_many_chunks(overrides: dict[str, int]) -> None:
     overrides.update(backward_chunks=2)
     source = torch.randint(5, (2, 40), generator=torch.Generator().manual_seed(1))
