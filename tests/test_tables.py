@@ -160,8 +160,7 @@ def test_what_the_page_says_of_heads_attention_and_fixed_orderings() -> None:
         comparison = attention.entries["goat-gatv2", column].comparison
         assert comparison is None or comparison.p_value is None or (comparison.p_value < 0.05) == (column == "top2")
     for column in ("betweenness-1000", "effective-size-1000"):
-        constant = average("table1", "gat", column)  # which cannot count
-        assert all(average("gatv2", row, column) > 0.95 * constant for row in attention.labels)
+        assert all(average("gatv2", row, column) > 0.97 * average("table1", "gat", column) for row in attention.labels)
     fixed, own = (average("fixed-orderings", row, "cora") for row in ("goat-fixed-0", "goat"))
     assert f"do as well as GOAT's own: {fixed:.2f} and {own:.2f} %, three runs each" in page
 
