@@ -115,6 +115,23 @@ def test_what_the_page_says_of_small_graphs() -> None:
     assert {row for row in shown if shown[row] == min(shown.values())} == {"sage-lstm", "gin", "goat-paper"}
 
 
+def test_what_the_page_says_of_the_default_layer_and_the_exact_one() -> None:
+    recipe, table = recipe_of("table1"), standing.read("table1")
+    drawn: dict[str, list[bool]] = {}  # by column, whether a trial has two GOAT layers and nothing else
+    for trial in trials(replace(read_recipe("table1"), search=recipe.search), ["goat-lstm"]):
+        model = trial.experiment.model
+        plain = (model.last, model.norm, model.residual) == ("goat", "none", False)
+        drawn.setdefault(trial.column, []).append(plain)
+    without = {column for column, plain in drawn.items() if not any(plain)}
+    assert without == {"betweenness-100", "effective-size-1000"}
+    for column, heading in table.headings.items():
+        default, exact = (
+            round(heading.sign * table.entries[row, column].mean, heading.decimals)
+            for row in ("goat-lstm", "goat-paper")
+        )
+        assert (default < exact) == (column in {*without, "top2"})
+
+
 def test_what_the_page_says_of_the_leads() -> None:
     table = standing.read("table2")
     for column in ("photo", "cs", "cora"):
