@@ -3,8 +3,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
-from tests.small_runs import run, small_graphs
+from tests.small_runs import run, small, small_graphs
 from torch_goat.cli.app import run as goat
 from torch_goat.explain import explain
 from torch_goat.training import open_run
@@ -16,6 +17,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     with small_graphs():
         run(folder / "goat", "goat", record_orderings=(0,))
         run(folder / "gcn", "gcn")
+        run(folder / "apart", "apart", "betweenness-100")
         yield folder
 
 
@@ -45,6 +47,16 @@ def test_without_an_order_it_says_so(runs: Path, capsys: pytest.CaptureFixture[s
     printed = capsys.readouterr().out
     assert "no GOAT layer" in printed
     assert "contribution" in printed
+
+
+def test_it_says_whether_a_node_is_in_its_own_neighbourhood(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(str(runs / "goat"), "--node", "7") == 0
+    assert "the node itself is among them" in capsys.readouterr().out
+    degree = torch.bincount(small("betweenness-100").edge_index[1], minlength=100)
+    assert int(degree.min()) == 0
+    for node, said in ((degree.argmax(), "with their coefficients:"), (degree.argmin(), "There is nothing to order")):
+        assert command(str(runs / "apart"), "--node", str(int(node))) == 0
+        assert said in capsys.readouterr().out
 
 
 def test_files_are_written_once(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

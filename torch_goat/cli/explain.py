@@ -72,6 +72,9 @@ def _orders(found: Explanation) -> None:
     ids = found.graph.ids
     columns = [f"layer {one.layer}, head {one.head}" for one in found.readings]
     longest = max(len(one.neighbors) for one in found.readings)
+    if not longest:
+        say("There is nothing to order: the node has no neighbours, and no layer puts it among them.")
+        return
     rows = []
     for place in range(min(longest, ROWS)):
         cells = [
@@ -79,7 +82,8 @@ def _orders(found: Explanation) -> None:
             for one in found.readings
         ]
         rows.append([str(place + 1), *cells])
-    say("The neighbours in learned order, with their coefficients; the node itself is among them:")
+    itself = "; the node itself is among them" if any(found.node in one.neighbors for one in found.readings) else ""
+    say(f"The neighbours in learned order, with their coefficients{itself}:")
     console().print(table(["place", *columns], rows))
     _more(longest)
 

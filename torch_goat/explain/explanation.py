@@ -68,7 +68,7 @@ class Interaction:
 
 @dataclass(frozen=True)
 class Reading:
-    """How a head of a GOAT layer reads a node's neighbourhood, which includes the node itself.
+    """How a head of a GOAT layer reads a node's neighbourhood, in which the node itself is unless the layer says not.
 
     Args:
         layer: The layer's number among the GOAT layers, from 1.

@@ -142,7 +142,9 @@
     if (!all && size && about.included < count) {
       return `The ${size.toLocaleString("en")} neighbours of this node are not in this page; goat report --nodes puts them there.`;
     }
-    const order = orders.length ? "in the order in which this head reads them, the node itself among them" : "in no order: the network has no GOAT layer";
+    const { pointer, source } = lists[state.layer];
+    const own = source.subarray(pointer[state.node], pointer[state.node + 1]).includes(state.node) ? ", the node itself among them" : "";
+    const order = orders.length ? `in the order in which this head reads them${own}` : "in no order: the network has no GOAT layer";
     const part = shown < all ? `${all.toLocaleString("en")} entries, of which the first ${shown} are shown` : `${all.toLocaleString("en")} entries`;
     const without = effects ? "" : " Contributions were not computed for this node; goat report --nodes does.";
     return `${part}, ${order}.${without}`;
