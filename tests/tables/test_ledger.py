@@ -44,6 +44,17 @@ def test_lines_of_other_runs_stay(tmp_path: Path, runs: list[Run]) -> None:
     assert json.loads(before)["folder"] == "size/gcn/0"
 
 
+def test_a_line_from_before_an_option_came_stays_as_it_is(tmp_path: Path, runs: list[Run]) -> None:
+    Ledger(tmp_path / "table").write(runs)
+    entry = json.loads((tmp_path / "table.jsonl").read_text())
+    assert entry["experiment"]["model"].pop("residual") is False  # as it is by default
+    (tmp_path / "table.jsonl").write_text(f"{json.dumps(entry)}\n")
+    ledger = Ledger(tmp_path / "table")
+    assert not ledger.is_missing(runs[0])
+    ledger.write(runs)
+    assert json.loads((tmp_path / "table.jsonl").read_text()) == entry
+
+
 def test_runs_of_the_same_experiment_share_a_result(tmp_path: Path, runs: list[Run]) -> None:
     first, second = runs
     same = first._replace(row="twin")
@@ -56,6 +67,14 @@ def test_runs_of_the_same_experiment_share_a_result(tmp_path: Path, runs: list[R
     assert json.loads(line)["folder"] == "size/twin/0"
     ledger.share([same], [second])  # which is not done
     assert Ledger(tmp_path / "table").result(same) == ledger.result(first)
+
+
+def test_results_are_those_of_the_runs_that_are_done(tmp_path: Path, runs: list[Run]) -> None:
+    ledger = Ledger(tmp_path / "table")
+    assert ledger.results(runs) == {runs[0].folder: ledger.result(runs[0])}
+    other = runs[0]._replace(experiment=replace(runs[0].experiment, seed=99))
+    with pytest.raises(RunError, match="size/gcn/0"):
+        ledger.results([other])
 
 
 @pytest.mark.parametrize("line", ["{", '{"folder": "a"}', "[]", '"text"'])

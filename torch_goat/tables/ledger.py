@@ -48,8 +48,7 @@ class Ledger:
 
     def result(self, run: Planned) -> Result | None:
         """The result of a run that is done, else ``None``; a folder that holds another experiment is refused."""
-        name = str(run.folder)
-        if name in self._lines:
+        if (name := str(run.folder)) in self._lines:
             experiment, result = self._lines[name]
             if name not in self._read:
                 self._read[name] = _experiment(experiment)
@@ -65,9 +64,8 @@ class Ledger:
             return False
 
     def results(self, runs: Iterable[Planned]) -> dict[PurePosixPath, Result]:
-        """The results of those that are done, by their folders; a folder that is of no use has none."""
-        done = {run.folder: self.result(run) for run in runs if not self.is_missing(run)}
-        return {folder: result for folder, result in done.items() if result is not None}
+        """The results of those that are done, by their folders; one that holds another experiment is refused."""
+        return {run.folder: result for run in runs if (result := self.result(run)) is not None}
 
     def share(self, runs: Iterable[Planned], done: Iterable[Planned]) -> None:
         """Gives runs that are missing the results of others that have done the same experiment.
@@ -78,10 +76,10 @@ class Ledger:
             runs: The runs.
             done: Others that may be done.
         """
-        by_experiment = {run.experiment: run for run in done if not self.is_missing(run)}
+        by_experiment = {run.experiment: result for run in done if (result := self.result(run)) is not None}
         for run in filter(self.is_missing, runs):
-            other = by_experiment.get(run.experiment)
-            if other is not None and (result := self.result(other)) is not None:
+            if run.experiment in by_experiment:
+                result = by_experiment[run.experiment]
                 self._lines[str(run.folder)] = settings.to_table(run.experiment), settings.to_table(result)
                 self._read[str(run.folder)] = run.experiment
 
@@ -93,7 +91,7 @@ class Ledger:
                 result = self.result(run)
             except RunError:
                 continue
-            if result is not None:
+            if result is not None and self._read.get(str(run.folder)) != run.experiment:  # has no line
                 found[str(run.folder)] = settings.to_table(run.experiment), settings.to_table(result)
                 self._read[str(run.folder)] = run.experiment
         if found == self._written:
