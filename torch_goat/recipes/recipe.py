@@ -50,6 +50,7 @@ class Column:
         repetitions: How many runs a cell has; 0 is the recipe's number.
         finals: On how many graphs, splits or seeds the best trials of a search are repeated before one is chosen; 0 is
             no more than every trial has.
+        space: Values to search in this column, and in those that are like it, over those of the recipe and the rows.
     """
 
     label: str
@@ -58,6 +59,7 @@ class Column:
     like: str = ""
     repetitions: int = 0
     finals: int = 0
+    space: Table = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.dataset not in DATASETS:
@@ -174,8 +176,9 @@ class Recipe:
         for place, kind, table in self._tables():
             _explained(settings.check_some, kind, table, f"[{place}]")
         _check_space("search", self.search.space)
-        for name, row in self.rows.items():
-            _check_space(f"rows.{name}", row.space)
+        for what, entries in (("columns", self.columns), ("rows", self.rows)):
+            for name, entry in entries.items():
+                _check_space(f"{what}.{name}", entry.space)
         for row_name in self.rows:
             for column_name in self.columns:
                 self.options(row_name, column_name)
@@ -220,9 +223,14 @@ class Recipe:
         """Whether a cell can be run: its settings have been searched, or none are."""
         return self.rows[row].cells.get(column, Cell()).trials >= self.search.trials
 
-    def space(self, row: str) -> Table:
-        """The values that a row's search draws from, by key."""
-        return self.search.space | self.rows[row].space
+    def space(self, row: str, column: str) -> Table:
+        """The values that the search of a cell draws from, by key."""
+        return self.search.space | self.rows[row].space | self.column_space(column)
+
+    def column_space(self, column: str) -> Table:
+        """What a column sets of that, with what it has from the one that it is like."""
+        like = self.columns[column].like
+        return (self.columns[like].space if like else {}) | self.columns[column].space
 
     def to_toml(self) -> str:
         """The text of a file with this recipe, without keys that have their defaults."""

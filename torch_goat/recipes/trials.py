@@ -120,13 +120,15 @@ def settle(recipe: Recipe, tried: Iterable[Trial], results: Mapping[PurePosixPat
             elif cell.paper:
                 cells[column] = Cell(paper=cell.paper)
         rows[name] = replace(makes, cells=cells)
-    columns = {name: replace(column, like="") for name, column in recipe.columns.items()}
+    columns = {
+        name: replace(column, like="", space=recipe.column_space(name)) for name, column in recipe.columns.items()
+    }
     return replace(recipe, rows=rows, columns=columns, model={}, training={})
 
 
 def _drawn(recipe: Recipe, row: str, column: str) -> list[tuple[ModelOptions, TrainingOptions]]:
     """The settings of a cell's trials, no two alike; fewer than asked for if the space has no more."""
-    space = recipe.space(row)
+    space = recipe.space(row, column)
     if not space:
         raise SettingsError("the recipe has no [search.space] to draw from; add one, or leave the search out.")
     found = [recipe.options(row, column)]
