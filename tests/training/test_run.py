@@ -248,6 +248,15 @@ def test_a_fixed_ordering_is_that_of_a_first_training_with_the_same_seed(tmp_pat
         assert weights[0] == weights[1]
 
 
+def test_orderings_that_are_gone_are_asked_for(tmp_path: Path) -> None:
+    wanted = experiment(GOAT, fixed_ordering=3)
+    train(wanted, tmp_path / "run", device="cpu")
+    (tmp_path / "run/result.json").unlink()
+    shutil.rmtree(tmp_path / "run/ordering-run/orderings")
+    with pytest.raises(RunError, match="ordering-run is done, but its orderings are gone; remove it to train it again"):
+        train(wanted, tmp_path / "run", device="cpu")
+
+
 @pytest.mark.parametrize(
     ("model", "options", "text"),
     [

@@ -250,4 +250,6 @@ def _orderings_to_hold(
     if result.epochs < epoch:
         raise RunError(f"the training in {first} {result.stopped} at epoch {result.epochs}: no ordering to hold.")
     files = list(ordering_file(first, epoch, 1).parent.glob(f"epoch-{epoch}-layer-*.safetensors"))
+    if not files:
+        raise RunError(f"the training in {first} is done, but its orderings are gone; remove it to train it again.")
     return [Ordering.load(ordering_file(first, epoch, layer)) for layer in range(1, len(files) + 1)]
