@@ -1,3 +1,5 @@
+import math
+import statistics
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +71,24 @@ def test_ogbn_arxiv(tmp_path: Path) -> None:
     assert graph["train_mask"].tolist() == [True, False, False, True]
     assert graph["val_mask"].tolist() == [False, True, False, False]
     assert graph["test_mask"].tolist() == [False, False, True, False]
+
+
+def test_arxiv_structure(tmp_path: Path) -> None:
+    tiny.write_arxiv(tmp_path)
+    (tmp_path / "ogbn_arxiv/raw/node-feat.csv.gz").unlink()
+    tiny.put(tmp_path / "ogbn_arxiv/raw/edge.csv.gz", "0,1\n1,0\n3,2\n3,0\n")
+    graph = readers.arxiv_structure(tmp_path)
+    assert edges(graph) == both_ways((0, 1), (3, 2), (3, 0))
+    # Degrees are 2, 1, 1 and 2; every paper has a neighbour with two, so that the largest tells nothing.
+    half = math.log(2) / 2
+    made, received = [math.log(1 + count) for count in (1, 1, 0, 2)], [math.log(1 + count) for count in (2, 1, 1, 0)]
+    for found, values in zip(graph["x"].t(), (made, received, [half, 2 * half, 2 * half, half]), strict=False):
+        spread = statistics.pstdev(values)
+        expected = [(value - statistics.fmean(values)) / spread for value in values]
+        assert found.tolist() == pytest.approx(expected, abs=1e-6)
+    assert graph["x"][:, 3].tolist() == [0, 0, 0, 0]
+    assert graph["x"].shape == (4, 4)
+    assert graph["train_mask"].tolist() == [True, False, False, True]
 
 
 @pytest.mark.parametrize("name", ["disease_nc", "disease_lp"])

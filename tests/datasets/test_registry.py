@@ -42,6 +42,7 @@ EDGES = {
     "disease-lp": 2664,
     "lastfm-asia": 27806,
     "ogbn-arxiv": 1166243,
+    "arxiv-structure": 1166243,
 }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, InMemoryDataset
-from torch_geometric.utils import index_to_mask, to_undirected
+from torch_geometric.utils import degree, index_to_mask, scatter, to_undirected
 
 from torch_goat.datasets.cache import Graph
 
@@ -53,14 +53,37 @@ def pyg(kind: type[InMemoryDataset], *name: str, symmetric: bool = False) -> Rea
 
 def ogbn_arxiv(root: Path) -> Graph:
     """ogbn-arxiv from the raw files of the Open Graph Benchmark; every citation becomes an edge in both directions."""
+    graph, _ = _arxiv(root)
+    return {"x": _table(root / "ogbn_arxiv/raw/node-feat.csv.gz", np.float32), **graph}
+
+
+def arxiv_structure(root: Path) -> Graph:
+    """The same graph without the words of its papers: a paper is what it cites and is cited by.
+
+    The features of a paper are the logarithms of one more than its references and its citations, and the mean and the
+    largest of the logarithms of its neighbours' degrees, each scaled to mean 0 and variance 1 over all papers.
+    """
+    graph, citations = _arxiv(root)
+    num_nodes = len(graph["y"])
+    made, received = (torch.bincount(ends, minlength=num_nodes).double().log1p() for ends in citations.t())
+    row, col = graph["edge_index"]
+    theirs = degree(col, num_nodes, torch.double).log()[row]  # none is 0, as each of them has the neighbour
+    around = [scatter(theirs, col, dim_size=num_nodes, reduce=reduce) for reduce in ("mean", "max")]
+    x = torch.stack([made, received, *around], dim=1)  # [N, 4]
+    spread = x.std(0, correction=0)
+    return {"x": ((x - x.mean(0)) / spread.where(spread > 0, 1)).float(), **graph}
+
+
+def _arxiv(root: Path) -> tuple[Graph, Tensor]:
+    """The graph without features, and the citations: who cites, and who is cited ``[M, 2]``."""
     folder = root / "ogbn_arxiv"
-    x = _table(folder / "raw/node-feat.csv.gz", np.float32)
     y = _table(folder / "raw/node-label.csv.gz", np.int64).view(-1)
-    graph = {"x": x, "y": y, "edge_index": _both_ways(_table(folder / "raw/edge.csv.gz", np.int64), len(y))}
+    citations = _table(folder / "raw/edge.csv.gz", np.int64)
+    graph = {"y": y, "edge_index": _both_ways(citations, len(y))}
     for part, file in (("train", "train"), ("val", "valid"), ("test", "test")):
         nodes = _table(folder / f"split/time/{file}.csv.gz", np.int64).view(-1)
         graph[f"{part}_mask"] = index_to_mask(nodes, len(y))
-    return graph
+    return graph, citations
 
 
 def disease(name: str) -> Reader:

@@ -13,6 +13,7 @@ from torch_goat.datasets.disease_sim import disease_sim
 from torch_goat.datasets.neighborhood import NEIGHBORHOOD_TASKS, NeighborhoodTask
 from torch_goat.datasets.planetoid import planetoid_files
 from torch_goat.datasets.raw import RawFile
+from torch_goat.datasets.readers import Reader
 from torch_goat.datasets.splits import DrawnSplit, Split
 from torch_goat.datasets.structure import betweenness, effective_size
 from torch_goat.datasets.top2 import top2
@@ -151,6 +152,29 @@ def _arxiv_file(path: str, holds: str) -> RawFile:
     return RawFile(f"ogbn_arxiv/{path}", OGB, holds, member=f"arxiv/{path}")
 
 
+def _arxiv(name: str, features: int, read: Reader, *more: RawFile, note: str) -> Dataset:
+    split = DrawnSplit((90941, 29799, 48603), draw=splits.given)
+    return Real(
+        name=name,
+        nodes=169343,
+        edges=1166243,
+        edge_columns=2315598,
+        features=features,
+        classes=40,
+        protocols={"public": split, "paper": split},
+        note=note,
+        raw=(
+            *more,
+            _arxiv_file("raw/node-label.csv.gz", "labels"),
+            _arxiv_file("raw/edge.csv.gz", "edges"),
+            _arxiv_file("split/time/train.csv.gz", "training nodes"),
+            _arxiv_file("split/time/valid.csv.gz", "validation nodes"),
+            _arxiv_file("split/time/test.csv.gz", "test nodes"),
+        ),
+        read=read,
+    )
+
+
 _ALL: list[Dataset] = [
     _random_graphs("top2", top2, 1000, 0.01, features=1, classes=2),
     _random_graphs("betweenness-100", betweenness, 100, 0.09, features=100),
@@ -266,27 +290,18 @@ _ALL: list[Dataset] = [
     _webkb("cornell", 183, 298, (87, 59, 37)),
     _webkb("texas", 183, 325, (87, 59, 37)),
     _webkb("wisconsin", 251, 515, (120, 80, 51)),
-    Real(
-        name="ogbn-arxiv",
-        nodes=169343,
-        edges=1166243,
-        edge_columns=2315598,
-        features=128,
-        classes=40,
-        protocols={
-            "public": DrawnSplit((90941, 29799, 48603), draw=splits.given),
-            "paper": DrawnSplit((90941, 29799, 48603), draw=splits.given),
-        },
+    _arxiv(
+        "ogbn-arxiv",
+        128,
+        readers.ogbn_arxiv,
+        _arxiv_file("raw/node-feat.csv.gz", "features"),
         note="Citations are counted once and loaded as an edge in both directions, as is usual for training.",
-        raw=(
-            _arxiv_file("raw/node-feat.csv.gz", "features"),
-            _arxiv_file("raw/node-label.csv.gz", "labels"),
-            _arxiv_file("raw/edge.csv.gz", "edges"),
-            _arxiv_file("split/time/train.csv.gz", "training nodes"),
-            _arxiv_file("split/time/valid.csv.gz", "validation nodes"),
-            _arxiv_file("split/time/test.csv.gz", "test nodes"),
-        ),
-        read=readers.ogbn_arxiv,
+    ),
+    _arxiv(
+        "arxiv-structure",
+        4,
+        readers.arxiv_structure,
+        note="The graph of ogbn-arxiv with features of its structure alone: never report it as ogbn-arxiv.",
     ),
     _disease("disease_nc", 1044, 1000, _shuffled_split(0.3, 0.1, (312, 105, 627), normalized=True)),
     _disease(
