@@ -202,6 +202,22 @@ def test_a_plan_that_another_machine_runs_is_collected(
     assert [record["runs"] for record in csv.DictReader(ended.out.splitlines())] == ["2", "2", "2"]
 
 
+def test_cells_on_demand_are_run_when_their_row_is_named(goat, tmp_path: Path) -> None:
+    write(tmp_path, TINY + '\n[on_demand]\nrows = ["gat", "gat-relu"]\ncolumns = ["size"]\n')
+
+    def planned(*arguments: str) -> set[tuple[str, str]]:
+        (tmp_path / "PLAN.json").unlink(missing_ok=True)
+        assert goat("reproduce", "tiny.toml", *arguments, "--plan-only", "PLAN.json").code == 0
+        return {tuple(Path(run["folder"]).parts[-3:-1]) for run in json.loads(Path("PLAN.json").read_text())["runs"]}
+
+    pooling = {("pooling", row) for row in ("gcn", "gat", "gat-relu")}
+    assert planned() == {("size", "gcn"), *pooling}
+    assert planned("--datasets", "size") == {("size", "gcn")}
+    assert planned("--only", "gat", "--datasets", "size") == {("size", "gat")}
+    shown = " ".join(goat("reproduce", "tiny.toml", "--collect").out.split())
+    assert "Run when --only names their rows: Effective size: gat, gat-relu." in shown
+
+
 def test_recipes_can_be_printed_copied_and_given_found_settings(goat, tmp_path: Path) -> None:
     assert goat("reproduce", "table1", "--show").out == RECIPES["table1"].read_text(encoding="utf-8")
     found = Experiment("top2", model=ModelOptions(name="gat", hidden_channels=12))

@@ -59,6 +59,30 @@ def test_values_come_from_the_space_of_what_the_layers_read(tmp_path: Path) -> N
             assert trial.experiment.model.heads == 1 or trial.row != "gcn"
 
 
+def test_a_column_and_those_like_it_have_a_space_of_their_own(tmp_path: Path) -> None:
+    more = """
+[columns.own]
+label = "own"
+dataset = "effective-size-100"
+space = { learning_rate = [0.5], heads = [4] }
+[columns.kin]
+label = "kin"
+dataset = "betweenness-100"
+like = "own"
+space = { dropout = [0.1] }
+"""
+    recipe = searched(tmp_path, text=SPACE + more)
+    drawn = {column: [trial.experiment for trial in trials(recipe, ["gat"], [column])[2:]] for column in ("own", "kin")}
+    for found in drawn.values():
+        assert {(one.training.learning_rate, one.model.heads) for one in found} == {(0.5, 4)}
+    assert {one.model.dropout for one in drawn["own"]} <= {0.0, 0.2, 0.4, 0.6}
+    assert {one.model.dropout for one in drawn["kin"]} == {0.1}
+    # A settled recipe has no column that is like another, and searches the same.
+    settled = settle(recipe, trials(recipe, ["gcn"]), {})
+    for column in recipe.columns:
+        assert settled.space("gat", column) == recipe.space("gat", column)
+
+
 def test_a_small_space_is_tried_whole(tmp_path: Path) -> None:
     recipe = searched(tmp_path, 6, "[search.space]\nlearning_rate = [0.001, 0.002]\n")
     assert {trial.number for trial in trials(recipe, ["gcn"], ["size"])} == {0, 1, 2}
@@ -125,6 +149,15 @@ def test_the_best_trials_are_repeated_and_the_mean_over_all_decides(tmp_path: Pa
     assert settled.options("gcn", "size") == (by_number[3].model, by_number[3].training)
 
 
+def test_a_column_may_have_more_finalists(tmp_path: Path) -> None:
+    recipe = with_finals(searched(tmp_path), 3, finalists=2)
+    recipe = replace(recipe, columns=recipe.columns | {"size": replace(recipe.columns["size"], finalists=4)})
+    tried = trials(recipe, ["gcn"])
+    repeated = finals(recipe, tried, {trial.folder: result(0.5) for trial in tried})
+    counts = {column: len({one.number for one in repeated if one.column == column}) for column in recipe.columns}
+    assert counts == {"size": 4, "pooling": 2}
+
+
 def test_no_finals_before_all_trials_are_done_or_where_no_column_has_them(tmp_path: Path) -> None:
     recipe = searched(tmp_path)
     tried = trials(recipe)
@@ -161,6 +194,13 @@ def test_a_settled_recipe_survives_its_file(tmp_path: Path) -> None:
         ("[search]\nrepetitions = 0", "search.repetitions must be 1 or more, got 0"),
         ("[search]\nfinalists = 0", "search.finalists must be 1 or more, got 0"),
         ('[columns.more]\nlabel = "more"\ndataset = "top2"\nfinals = -1', "finals = -1 is impossible"),
+        ('[columns.more]\nlabel = "more"\ndataset = "top2"\nfinalists = -1', "finalists = -1 is impossible"),
+        (
+            '[columns.more]\nlabel = "more"\ndataset = "top2"\nspace = { dropout = 0.5 }',
+            "columns.more.space.dropout = 0.5 is no list",
+        ),
+        ('[on_demand]\nrows = ["gatt"]', "on_demand.rows has 'gatt', which is unknown; did you mean 'gat'"),
+        ('[on_demand]\ncolumns = ["sise"]', "on_demand.columns has 'sise', which is unknown; did you mean 'size'"),
     ],
 )
 def test_a_space_that_cannot_be_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -93,10 +93,18 @@ def test_a_search_is_described(table: ResultTable) -> None:
     )
     assert f"{said}." in notes(searched)
     size, pooling = table.headings.values()
-    searched = replace(searched, headings={"size": replace(size, finals=5), "pooling": pooling})
-    more = "the best 5 were repeated on more of them before one was chosen (Effective size: 5)"
+    searched = replace(searched, headings={"size": replace(size, finals=5, finalists=3), "pooling": pooling})
+    more = "the best of them were repeated on more before one was chosen (Effective size: 3 on 5)"
     assert f"{said}; {more}." in notes(searched)
     assert not [note for note in notes(table) if "trials" in note]
+
+
+def test_cells_that_nobody_has_asked_for_are_named(table: ResultTable) -> None:
+    assert not [note for note in notes(table) if "--only" in note]
+    waiting = replace(table, waiting={("gat", "size"), ("gat-relu", "size"), ("gat-relu", "pooling")})
+    assert "Run when --only names their rows: Effective size: gat, gat-relu; Top-2: gat-relu." in notes(waiting)
+    part = waiting.part(["gat-relu"], ["size", "pooling"])
+    assert "Run when --only names their rows: Effective size, Top-2: gat-relu." in notes(part)
 
 
 def test_signs() -> None:

@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -29,6 +29,7 @@ from torch_goat.recipes import (
     trials,
     with_found,
 )
+from torch_goat.recipes.plan import CellName
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.tables import FORMATS, Ledger, ResultTable, collect, tabulate
 from torch_goat.tables.layout import Grid, Lines, comparison_grid, main_grid, notes
@@ -71,7 +72,8 @@ def reproduce(
 ) -> None:
     """Run the missing cells of a table of the paper and show our numbers beside its own.
 
-    Cells that are done are kept, stopped ones go on; without TABLE the tables are listed.
+    Cells that are done are kept, stopped ones go on; without TABLE the tables are listed. Cells that a recipe has on
+    demand, since they take long, are run when --only names their rows.
 
     Runs are in OUT/TABLE, a line for each in OUT/TABLE.jsonl, and the whole table is in OUT/TABLE.md, .tex and .csv.
 
@@ -95,19 +97,22 @@ def reproduce(
     path = find_recipe(name)
     folder = out / f"{path.stem}{'-quick' if quick else ''}"
     recipe = _with_all_found(_recipe(path, folder, search), found or [])
-    rows, columns = choose("row", _names(only), recipe.rows), choose("column", _names(datasets), recipe.columns)
+    asked = _names(only)
+    rows, columns = choose("row", asked, recipe.rows), choose("column", _names(datasets), recipe.columns)
+    cells = {
+        (row, column) for row in rows for column in columns if row in asked or not recipe.is_on_demand(row, column)
+    }
     if show:
         return typer.echo(recipe.to_toml() if found else path.read_text(encoding="utf-8"), nl=False)
     table = _Table(recipe, folder, quick, precision, data_dir)
     if plan_only is not None:
-        return _write_plan(plan_only, table.missing(rows, columns), folder)
+        return _write_plan(plan_only, table.missing(cells), folder)
     table.write()  # at once, so that a folder of no use is found at once
     failures, lacking = [], {}
     if not collect_only:
-        lacking = _lacking(recipe, dict.fromkeys(run.column for run in table.missing(rows, columns)), data_dir)
-        here = [column for column in columns if column not in lacking]
+        lacking = _lacking(recipe, dict.fromkeys(run.column for run in table.missing(cells)), data_dir)
         try:
-            failures = table.run(rows, here, jobs, device)
+            failures = table.run({cell for cell in cells if cell[1] not in lacking}, jobs, device)
         finally:  # also after Ctrl-C
             table.write()
     _print(table.whole.part(rows, columns), format, folder)
@@ -137,20 +142,19 @@ class _Table:
         self.ledger = Ledger(folder)
         self._settle()
 
-    def missing(self, rows: Iterable[str], columns: Iterable[str]) -> list[Trial | Run]:
-        """What is to be run next of some rows and columns: the trials of their search, and then the runs."""
-        cells = {(row, column) for row in rows for column in columns}
+    def missing(self, cells: Set[CellName]) -> list[Trial | Run]:
+        """What is to be run next of some cells: the trials of their search, and then the runs."""
         for planned in (self.trials, self.runs):
             found = [run for run in planned if (run.row, run.column) in cells and self.ledger.is_missing(run)]
             if found:
                 return found
         return []
 
-    def run(self, rows: Iterable[str], columns: Iterable[str], jobs: int, device: str) -> list[str]:
-        """Runs what is missing and returns why some failed."""
+    def run(self, cells: Set[CellName], jobs: int, device: str) -> list[str]:
+        """Runs what is missing of some cells and returns why some failed."""
         failures: list[str] = []
         for _ in range(3):  # the search, its finals, and the runs of what it found
-            missing = self.missing(rows, columns)
+            missing = self.missing(cells)
             if missing and not failures:
                 failures = _run(missing, self.folder, jobs, device, self.data_dir)
                 self._settle()

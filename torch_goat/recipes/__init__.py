@@ -3,13 +3,25 @@
 from torch_goat.recipes.found import with_found
 from torch_goat.recipes.grids import paper_grid
 from torch_goat.recipes.plan import Run, choose, plan
-from torch_goat.recipes.recipe import RECIPES, Cell, Column, Published, Recipe, Row, Search, find_recipe, read_recipe
+from torch_goat.recipes.recipe import (
+    RECIPES,
+    Cell,
+    Column,
+    OnDemand,
+    Published,
+    Recipe,
+    Row,
+    Search,
+    find_recipe,
+    read_recipe,
+)
 from torch_goat.recipes.trials import Trial, finals, settle, trials
 
 __all__ = [
     "RECIPES",
     "Cell",
     "Column",
+    "OnDemand",
     "Published",
     "Recipe",
     "Row",

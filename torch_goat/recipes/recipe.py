@@ -50,6 +50,7 @@ class Column:
         repetitions: How many runs a cell has; 0 is the recipe's number.
         finals: On how many graphs, splits or seeds the best trials of a search are repeated before one is chosen; 0 is
             no more than every trial has.
+        finalists: How many of a cell's trials, the best, these are; 0 is the search's number.
         space: Values to search in this column, and in those that are like it, over those of the recipe and the rows.
     """
 
@@ -59,6 +60,7 @@ class Column:
     like: str = ""
     repetitions: int = 0
     finals: int = 0
+    finalists: int = 0
     space: Table = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,6 +71,8 @@ class Column:
             raise ValueError(f"repetitions = {self.repetitions} is impossible; it must be 0 (the recipe's) or more.")
         if self.finals < 0:
             raise ValueError(f"finals = {self.finals} is impossible; it must be 0 (no more than a trial has) or more.")
+        if self.finalists < 0:
+            raise ValueError(f"finalists = {self.finalists} is impossible; it must be 0 (the search's) or more.")
 
 
 @dataclass(frozen=True)
@@ -138,6 +142,19 @@ class Search:
 
 
 @dataclass(frozen=True)
+class OnDemand:
+    """Cells that take long for what they tell: they are run when their row is asked for by name.
+
+    Args:
+        rows: Their rows.
+        columns: Their columns.
+    """
+
+    rows: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Recipe:
     """A table of results that can be run: its rows are models, its columns datasets.
 
@@ -154,6 +171,7 @@ class Recipe:
         training: Keys of the ``[training]`` table for every row.
         search: How better settings are searched. A recipe with trials is one that a search has filled in: a cell that
             has not had as many is not run.
+        on_demand: Cells that are run when they are asked for.
     """
 
     title: str
@@ -163,6 +181,7 @@ class Recipe:
     model: Table = field(default_factory=dict)
     training: Table = field(default_factory=dict)
     search: Search = field(default_factory=Search)
+    on_demand: OnDemand = field(default_factory=OnDemand)
 
     def __post_init__(self) -> None:
         if self.repetitions < 1:
@@ -173,6 +192,10 @@ class Recipe:
             for column in row.cells:
                 if column not in self.columns:
                     raise ValueError(f"unknown key 'rows.{name}.cells.{column}'{nearest(column, self.columns)}")
+        for key, known in (("rows", self.rows), ("columns", self.columns)):
+            for name in getattr(self.on_demand, key):
+                if name not in known:
+                    raise ValueError(f"on_demand.{key} has {name!r}, which is unknown{nearest(name, known)}")
         for place, kind, table in self._tables():
             _explained(settings.check_some, kind, table, f"[{place}]")
         _check_space("search", self.search.space)
@@ -218,6 +241,14 @@ class Recipe:
     def runs(self, column: str) -> int:
         """How many runs the cells of a column have."""
         return self.columns[column].repetitions or self.repetitions
+
+    def is_on_demand(self, row: str, column: str) -> bool:
+        """Whether a cell is run only when its row is asked for."""
+        return row in self.on_demand.rows and column in self.on_demand.columns
+
+    def finalists(self, column: str) -> int:
+        """How many trials of each of a column's cells are repeated, if it has finals."""
+        return self.columns[column].finalists or self.search.finalists
 
     def settled(self, row: str, column: str) -> bool:
         """Whether a cell can be run: its settings have been searched, or none are."""

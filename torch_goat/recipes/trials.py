@@ -85,7 +85,7 @@ def finals(recipe: Recipe, tried: Iterable[Trial], results: Mapping[PurePosixPat
     for (_, column), by_number in _by_cell(tried).items():
         if all(trial.folder in results for runs in by_number.values() for trial in runs):
             # Equal ones in the order of their numbers: which are repeated is the same for whoever searches again.
-            best = sorted(by_number.values(), key=lambda runs: -_value(runs, results))[: recipe.search.finalists]
+            best = sorted(by_number.values(), key=lambda runs: -_value(runs, results))[: recipe.finalists(column)]
             for repetition in range(recipe.search.repetitions, recipe.columns[column].finals):
                 for first, *_ in best:
                     run = experiment(recipe, column, repetition, first.experiment.model, first.experiment.training)

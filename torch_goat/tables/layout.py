@@ -66,7 +66,19 @@ def notes(table: ResultTable) -> list[str]:
         found.append(_searched(table))
     if table.devices:
         found.append(f"Runs: {', '.join(f'{count} on {device}' for device, count in sorted(table.devices.items()))}.")
-    return found + ([f"Not run for want of data: {', '.join(lacking)}."] if lacking else [])
+    if lacking:
+        found.append(f"Not run for want of data: {', '.join(lacking)}.")
+    return found + _waiting(table)
+
+
+def _waiting(table: ResultTable) -> list[str]:
+    """Which cells are empty because nobody has asked for them."""
+    columns: dict[str, list[str]] = {}  # by the names of the rows
+    for column, head in table.headings.items():
+        rows = ", ".join(row for row in table.labels if (row, column) in table.waiting)
+        columns.setdefault(rows, []).append(head.label)
+    found = [f"{', '.join(labels)}: {rows}" for rows, labels in columns.items() if rows]
+    return [f"Run when --only names their rows: {'; '.join(found)}."] if found else []
 
 
 def _searched(table: ResultTable) -> str:
@@ -77,11 +89,11 @@ def _searched(table: ResultTable) -> str:
         f"The settings of every cell are the best of {table.search.trials} trials by the validation nodes of its "
         f"first {judge}"
     )
-    last = [f"{head.label}: {head.finals}" for head in table.headings.values() if head.finals > number]
+    heads = [head for head in table.headings.values() if head.finals > number]
+    last = [f"{head.label}: {head.finalists} on {head.finals}" for head in heads]
     if not last:
         return f"{text}."
-    more = f"the best {table.search.finalists} were repeated on more of them before one was chosen ({'; '.join(last)})"
-    return f"{text}; {more}."
+    return f"{text}; the best of them were repeated on more before one was chosen ({'; '.join(last)})."
 
 
 def signed(value: float, decimals: int) -> str:

@@ -24,6 +24,7 @@ class Heading:
         metric: What its numbers are; accuracies are percentages.
         decimals: How many decimals they are shown with: as many as the paper has.
         finals: On how many graphs, splits or seeds the best trials of a search were repeated.
+        finalists: How many trials these are.
     """
 
     label: str
@@ -32,6 +33,7 @@ class Heading:
     metric: str
     decimals: int
     finals: int = 0
+    finalists: int = 0
 
     @property
     def unit(self) -> int:
@@ -109,6 +111,7 @@ class ResultTable:
         baselines: How the rows are called that others are tested against, by name.
         entries: Its cells by row and column.
         lacking: The columns that have empty cells because their data are not here.
+        waiting: The cells that are empty because they are run on demand.
         search: How the settings of the cells were found.
         devices: How many runs were done on which device.
     """
@@ -119,6 +122,7 @@ class ResultTable:
     baselines: Mapping[str, str]
     entries: Mapping[CellName, Entry]
     lacking: Set[str] = frozenset()
+    waiting: Set[CellName] = frozenset()
     search: Search = field(default_factory=Search)
     devices: Mapping[str, int] = field(default_factory=dict)
 
@@ -168,6 +172,7 @@ def tabulate(
         baselines,
         entries,
         lacking=open_columns.intersection(lacking),
+        waiting={cell for cell, entry in entries.items() if recipe.is_on_demand(*cell) and not entry.values},
         search=recipe.search,
         devices=devices or {},
     )
@@ -179,7 +184,7 @@ def _heading(recipe: Recipe, column: str) -> Heading:
     published = [number for row in recipe.rows if (number := recipe.published(row, column))]
     decimals = max((number.decimals for number in published), default=DECIMALS[metric])
     split = options.split or DATASETS[options.dataset].default_split
-    return Heading(options.label, options.dataset, split, metric, decimals, options.finals)
+    return Heading(options.label, options.dataset, split, metric, decimals, options.finals, recipe.finalists(column))
 
 
 def _ranked(cells: Mapping[str, Entry], heading: Heading) -> dict[str, Entry]:
