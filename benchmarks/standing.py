@@ -25,12 +25,14 @@ class Goal(NamedTuple):
         column: The column.
         row: The row of GOAT.
         target: The mean that was aimed at, in the unit of the column, besides being ahead of every baseline.
+        protocol: What tells it from another goal on the same data.
     """
 
     table: str
     column: str
     row: str
     target: float
+    protocol: str = ""
 
 
 GOALS = (
@@ -48,6 +50,13 @@ GOALS = (
     Goal("heterophilous", "cornell", "goat", 78),
     Goal("heterophilous", "texas", "goat", 82),
     Goal("heterophilous", "wisconsin", "goat", 84),
+    # The best classic network of each graph.
+    Goal("tuned", "cora", "goat", 85.1, ", tuned"),
+    Goal("tuned", "citeseer", "goat", 73.1, ", tuned"),
+    Goal("tuned", "computers", "goat", 94.1, ", tuned"),
+    Goal("tuned", "photo", "goat", 96.8, ", tuned"),
+    Goal("tuned", "cs", "goat", 96.4, ", tuned"),
+    Goal("tuned", "physics", "goat", 97.5, ", tuned"),
 )
 HEADER = ("task", "GOAT", "its exact form", "the paper's GOAT", "best baseline here", "target", "and ahead")
 
@@ -74,8 +83,9 @@ def line(goal: Goal, table: ResultTable) -> list[str]:
     complete = {row: one for row, one in found.items() if one.complete}
     best = max(complete, key=lambda row: heading.sign * complete[row].mean, default="")
     paper = entry.published.text if entry.published else "-"
-    cells = [f"{heading.label}, {'MSE' if heading.metric == 'MSE' else '%'}", _number(entry, heading)]
-    cells += [_number(table.entries["goat-paper", goal.column], heading), paper]
+    cells = [f"{heading.label}{goal.protocol}, {'MSE' if heading.metric == 'MSE' else '%'}", _number(entry, heading)]
+    exact = table.entries.get(("goat-paper", goal.column))
+    cells += ["-" if exact is None else _number(exact, heading), paper]
     cells.append(f"{table.baselines[best]} {_number(complete[best], heading)}" if best else "not run yet")
     if not entry.complete:
         return [*cells, f"{goal.target:.{heading.decimals}f}", "-"]
