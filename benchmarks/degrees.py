@@ -14,8 +14,10 @@ from statistics import mean, stdev
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import to_dense_adj
 
 from torch_goat.datasets import load
+from torch_goat.datasets.structure import ties
 from torch_goat.files import write_atomic
 
 TASKS = {
@@ -36,13 +38,11 @@ KNOWN = (
 
 def counts(data: Data) -> dict[str, list[Tensor]]:
     """What is known of every node, each ``[N]``."""
-    adjacent = torch.zeros(data.num_nodes, data.num_nodes, dtype=torch.double)
-    adjacent[data.edge_index[1], data.edge_index[0]] = 1
-    degree = adjacent.sum(1)
+    adjacent = to_dense_adj(data.edge_index, max_num_nodes=data.num_nodes)[0].double()  # [N, N]
+    degree, shared = adjacent.sum(1), ties(adjacent)
     each = degree.clamp(min=1)
-    ties = (adjacent @ adjacent * adjacent).sum(1) / 2
     own = [torch.ones_like(degree), degree, degree.square()]
-    known = ([own[0]], own, [*own, adjacent @ degree, adjacent @ (1 / each)], [*own, ties, ties / each])
+    known = ([own[0]], own, [*own, adjacent @ degree, adjacent @ (1 / each)], [*own, shared, shared / each])
     return dict(zip(KNOWN, known, strict=True))
 
 

@@ -86,5 +86,13 @@ def effective_size_value(adjacent: Tensor) -> Tensor:
     """
     hop = adjacent.float()
     degree = hop.sum(dim=1)
-    twice_ties = ((hop @ hop) * hop).sum(dim=1)
-    return degree - twice_ties / degree.clamp(min=1)
+    return degree - 2 * ties(hop) / degree.clamp(min=1)
+
+
+def ties(adjacent: Tensor) -> Tensor:
+    """How many edges there are among the neighbours of every node ``[N]``.
+
+    Args:
+        adjacent: A symmetric adjacency of real numbers ``[N, N]``.
+    """
+    return ((adjacent @ adjacent) * adjacent).sum(dim=1) / 2
