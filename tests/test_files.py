@@ -32,6 +32,41 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: p
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
+    target, link, dangling = tmp_path / "target", tmp_path / "link", tmp_path / "dangling"
+    target.write_text("one")
+    link.symlink_to(target)
+    dangling.symlink_to(tmp_path / "later")
+    for path in (link, dangling):
+        write_atomic(path, "two")
+        assert path.is_symlink()
+        assert path.resolve().read_text() == "two"
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_atomic(pipe, "one")
+        assert os.read(reading, 10) == b"one"
+    finally:
+        os.close(reading)
+    assert pipe.is_fifo()
+
+
+def test_a_folder_that_cannot_be_written_to_is_reported_by_the_files_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(tmp_path / ".file.txt.hidden.part"))
+
+    monkeypatch.setattr("tempfile.mkstemp", refused)  # whoever runs the tests may be allowed everything
+    with pytest.raises(PermissionError) as caught:
+        write_atomic(tmp_path / "file.txt", "one")
+    assert caught.value.filename == str(tmp_path / "file.txt")
+
+
 HOLD = """
 import sys, time
 from pathlib import Path

@@ -1,16 +1,25 @@
 """Graph Ordering Attention for PyTorch Geometric."""
 
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch_goat._version import __version__
-from torch_goat.checks import set_checks
-from torch_goat.sequence.backends import backends
 
 if TYPE_CHECKING:
+    from torch_goat.checks import set_checks
     from torch_goat.models import Network
+    from torch_goat.sequence.backends import backends
 
 __all__ = ["__version__", "backends", "load", "set_checks"]
+_HOMES = {"backends": "torch_goat.sequence.backends", "set_checks": "torch_goat.checks"}
+
+
+def __getattr__(name: str) -> Any:
+    """Imports what needs PyTorch when it is asked for: meanwhile the command line can answer Ctrl-C."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def load(folder: str | Path) -> "Network":

@@ -54,7 +54,24 @@ def check_range(name: str, index: Tensor, size: int) -> None:
     low, high = torch.stack(torch.aminmax(index)).tolist()
     if low < 0 or high >= size:
         wrong = low if low < 0 else high
-        raise IndexError(f"{name} has node {wrong}, but there are {size} nodes (0 to {size - 1}).")
+        known = f"there are {size} nodes (0 to {size - 1})" if size else "there are no nodes; numbers begin at 0"
+        raise IndexError(f"{name} has node {wrong}, but {known}.")
+
+
+def check_ptr(ptr: Tensor, places: int) -> None:
+    """Refuses anything but the bounds of groups that share so many places, one group after the other."""
+    if ptr.dim() != 1 or ptr.is_floating_point() or ptr.numel() == 0:
+        raise ValueError(f"ptr must be a vector of whole numbers, got {ptr.dtype} of shape {list(ptr.shape)}.")
+    if checks_enabled() and not (ptr[0] == 0 and ptr[-1] == places and (ptr.diff() >= 0).all()):
+        raise ValueError(
+            f"ptr must begin at 0, never fall and end at {places}, the number of elements; got {_shown(ptr)}."
+        )
+
+
+def _shown(values: Tensor) -> str:
+    """A vector in a message: its beginning and its end if it is long."""
+    listed = [*map(str, values[:3].tolist()), "...", *map(str, values[-3:].tolist())]
+    return f"[{', '.join(listed)}]" if values.numel() > 6 else str(values.tolist())
 
 
 def check_features(name: str, value: Tensor, channels: int) -> None:

@@ -18,11 +18,22 @@ class Busy(RuntimeError):
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Writes a file that readers see whole or not at all, also if the process is killed meanwhile."""
+    """Writes a file that readers see whole or not at all, also if the process is killed meanwhile.
+
+    A link stays one: what it leads to is written. A device or a pipe, which cannot be replaced, is written to.
+    """
     if isinstance(content, str):
         content = content.encode()
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    except OSError as error:
+        error.filename = str(path)  # which the user knows
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)

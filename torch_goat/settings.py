@@ -9,9 +9,11 @@ import dataclasses
 import difflib
 import json
 import math
+import os
 import tomllib
 import types
 from collections.abc import Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -60,6 +62,31 @@ def check_some(kind: type, table: Mapping[str, Any], where: str) -> None:
     _values(kind, table, where, "")
 
 
+def make_plain(value: Any) -> None:
+    """Gives the fields of a dataclass the types that files hold: tuples of lists, numbers of NumPy's, texts of paths.
+
+    Args:
+        value: The dataclass, frozen or not, in its ``__post_init__``.
+    """
+    for field in dataclasses.fields(value):
+        object.__setattr__(value, field.name, _plain(getattr(value, field.name)))
+
+
+def check_types(value: Any) -> None:
+    """Refuses fields of a dataclass of a wrong type, as :func:`parse` does.
+
+    Args:
+        value: The dataclass, frozen or not, in its ``__post_init__``.
+    """
+    kind: Any = type(value)
+    hints = _hints(kind)
+    for field in dataclasses.fields(value):
+        item = getattr(value, field.name)
+        if item is not None and not dataclasses.is_dataclass(item):
+            item = _value(hints[field.name], item, kind.__name__, field.name)
+            object.__setattr__(value, field.name, item)
+
+
 def override(value: T, assignments: Iterable[str]) -> T:
     """A copy of a dataclass with some keys set, each as ``"heads=4"`` or ``"model.heads=4"``.
 
@@ -98,10 +125,21 @@ def to_table(value: Any) -> Any:
     return [to_table(item) for item in value] if isinstance(value, tuple | list) else value
 
 
+def _plain(item: Any) -> Any:
+    if isinstance(item, list | tuple):
+        return tuple(map(_plain, item))
+    if isinstance(item, os.PathLike):
+        return os.fspath(item)
+    return item.item() if type(item).__module__ == "numpy" else item
+
+
+_hints = cache(get_type_hints)  # which reads the annotations again in every call
+
+
 def _values(kind: Any, table: Any, where: str, section: str) -> dict[str, Any]:
     if not isinstance(table, Mapping):
         raise SettingsError(f"{where}: {section} must be a table of settings, got {table!r}.")
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     values = {}
     for key, item in table.items():
         path = f"{section}.{key}" if section else key

@@ -1,3 +1,4 @@
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -119,6 +120,23 @@ def test_without_optuna_only_searching_is_refused(goat: Goat, monkeypatch: pytes
     assert ended.code == 1
     assert ended.err == "goat: goat tune needs optuna; install it with: pip install 'torch-goat[cli]'.\n"
     assert goat("datasets").code == 0
+
+
+def test_ctrl_c_is_answered_while_pytorch_is_imported() -> None:
+    code = "import sys, torch_goat.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
+
+
+def test_a_file_that_may_not_be_written_is_a_sentence_with_advice(goat: Goat, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", "out.html")
+
+    monkeypatch.setattr("torch_goat.cli.app.torch_goat.backends", refused, raising=False)
+    ended = goat("backends")
+    assert (ended.code, ended.err) == (
+        1,
+        "goat: out.html: permission denied; change its permissions or choose another place.\n",
+    )
 
 
 def test_the_command_runs_as_a_program() -> None:

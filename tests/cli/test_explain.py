@@ -75,7 +75,8 @@ def test_files_are_written_once(runs: Path, tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["gcn", "--node", "x"], 2, "no node 'x'"),
+        (["gcn", "--node", "x"], 2, "no node 'x' in the graph, whose nodes are 0, 1, 2, ...; name one."),
+        (["gcn", "--node", "7", "--json", "new.json", "--figure", "new.xyz"], 2, "new.xyz must end in .png, .svg or"),
         (["nowhere", "--node", "7"], 1, "no run folder"),
         (["gcn", "--node", "7", "--json", "."], 2, "is a folder"),
     ],
@@ -87,3 +88,4 @@ def test_what_cannot_be_done_is_a_sentence(
     error = capsys.readouterr().err
     assert text in error
     assert len(error.splitlines()) == 1
+    assert not Path("new.json").exists()

@@ -11,13 +11,14 @@ from torch_goat import settings
 from torch_goat.training import Experiment, Result
 
 FAST = ["--set", "epochs=3", "--set", "hidden_channels=4", "--device", "cpu"]
+TABLES = ["nodes.csv", "edges.csv", "--target", "label"]
 VILLAGE = Path(__file__).parents[2] / "examples" / "village"
 
 
 @pytest.fixture
 def tables(goat: Goat, tmp_path: Path) -> list[str]:
     write(tmp_path)
-    return ["nodes.csv", "edges.csv", "--target", "label"]
+    return TABLES
 
 
 def test_what_was_read_is_shown_and_one_model_is_trained(goat: Goat, tables: list[str]) -> None:
@@ -158,8 +159,15 @@ def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_
         (["nodes.csv", "edges.csv", "--target", "label", "--fractions", "1,2"], 2, "must be three shares"),
         (["nodes.csv", "edges.csv", "--target", "label", "--fractions", "0.5,0.4,0.3"], 2, "must add up to 1"),
         (["nodes.csv", "edges.csv", "--target", "label", "--model", "goatt"], 2, "did you mean 'goat'?"),
-        (["cora", "--target", "label"], 2, "--target is for a graph of yours"),
+        ([*TABLES, "--split-column", "town", "--fractions", "0.5,0.25,0.25"], 2, "town and --fractions exclude each"),
+        ([*TABLES, "--split-column", "town", "--time-column", "age"], 2, "town and --time-column exclude each other"),
+        ([*TABLES, "--model", "gcn", "--repeats", "5"], 2, "--repeats 5 is of a comparison of models"),
+        ([*TABLES, "--recipe", "x.toml", "--repeats", "5"], 2, "leave it or --recipe out"),
+        (["cora", "--target", "label"], 2, "--target is for a graph of yours; name its files first"),
+        (["cora", "--repeats", "5"], 2, "--repeats is for a graph of yours"),
         (["corra"], 2, "did you mean 'cora'?"),
+        (["tables/coraa"], 2, "there is no file or folder 'tables/coraa'"),
+        (["coraa", "--target", "label"], 2, "there is no file or folder 'coraa'"),
     ],
 )
 def test_wrong_usage_is_one_sentence(
@@ -169,6 +177,43 @@ def test_wrong_usage_is_one_sentence(
     assert (ended.code, ended.err.count("\n")) == (code, 1)
     assert message in ended.err
     assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("model", [["--model", "gcn"], []])
+@pytest.mark.parametrize("assignment", ["target=member", "tables.directed=true"])
+def test_what_was_read_cannot_be_set_afterwards(
+    goat: Goat, tables: list[str], model: list[str], assignment: str
+) -> None:
+    ended = goat("train", *tables, *model, "--set", assignment)
+    assert ended.code == 2
+    assert ended.err == (
+        f"goat: --set {assignment} would read the graph in another way; use --target, --directed and the other options "
+        "of a graph of yours.\n"
+    )
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("command", [["train"], ["pid"]])
+def test_a_split_has_no_negative_number(goat: Goat, tables: list[str], command: list[str]) -> None:
+    ended = goat(*command, *tables, "--index", "-1")
+    assert ended.code == 2
+    assert "'--index'" in ended.err
+    assert "greater than or equal to 0" in ended.err
+
+
+def test_the_command_line_takes_the_place_of_a_folders_split(goat: Goat, tmp_path: Path) -> None:
+    write(tmp_path)
+    parts = ["train"] * 4 + ["val"] * 3 + ["test"] * 3
+    lines = NODES.splitlines()
+    nodes = [f"{lines[0]},part,year", *(f"{line},{part},2001" for line, part in zip(lines[1:], parts, strict=True))]
+    nodes = [line.replace("2001", str(2000 + number)) for number, line in enumerate(nodes)]
+    Path("nodes.csv").write_text("\n".join(nodes))
+    for said, given in (("time_column = 'year'", "part"), ("split_column = 'part'", "year")):
+        Path("graph.toml").write_text(f"nodes = 'nodes.csv'\nedges = 'edges.csv'\ntarget = 'label'\n{said}\n")
+        option, split = ("--split-column", "column") if given == "part" else ("--time-column", "time")
+        ended = goat("train", ".", option, given, "--model", "gcn", *FAST, "--out", f"by-{given}")
+        assert ended.code == 0, ended.err
+        assert f"Split: {split}," in ended.out
 
 
 def test_the_example_is_what_its_script_draws(tmp_path: Path) -> None:

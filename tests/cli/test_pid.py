@@ -123,6 +123,7 @@ def test_what_a_graph_of_ones_own_does_not_allow(
     ("arguments", "message"),
     [
         (["xo"], "there is no dataset 'xo'"),
+        (["tables/xo"], "there is no file or folder 'tables/xo'"),
         (["xor", "--groups", "role"], "there is no --groups role; did you mean 'roles'?"),
         (["top2", "--groups", "roles"], "needs a task of known information, but top2 is none"),
         (["xor", "--models", "gim"], "there is no model 'gim'; did you mean 'gin'?"),
@@ -143,5 +144,12 @@ def test_wrong_usage_is_a_sentence(capsys: pytest.CaptureFixture[str], arguments
     code, _, err = goat(capsys, *arguments)
     assert code in (1, 2)
     assert message in err
-    assert "Traceback" not in err
+    assert "raceback" not in err
     assert not list(Path().iterdir())
+
+
+def test_a_graph_whose_neighbours_tell_nothing(capsys: pytest.CaptureFixture[str], tables: list[str]) -> None:
+    Path("edges.csv").write_text("source,target\n")
+    code, _, err = goat(capsys, *tables)
+    assert code == 2
+    assert "choose other groups or a graph with more edges." in err

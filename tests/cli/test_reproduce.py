@@ -270,6 +270,15 @@ def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypa
     assert "results/tiny is a search with 3 trials for each cell; choose another --out." in refused.err
 
 
+def test_a_search_does_not_replace_the_recipe_that_it_reads(goat, tmp_path: Path) -> None:
+    path = write(tmp_path)
+    before = path.read_text()
+    ended = goat("reproduce", "tiny.toml", "--search", "2", "--out", ".")
+    assert ended.code == 2
+    assert "tiny.toml would be replaced by the settings that the search finds; choose another --out." in ended.err
+    assert path.read_text() == before
+
+
 def test_a_search_is_not_mixed_with_other_settings(goat, tmp_path: Path, done) -> None:
     assert goat("reproduce", "tiny.toml").code == 0
     ended = goat("reproduce", "tiny.toml", "--search", "2")

@@ -58,6 +58,9 @@ def test_every_state_is_shown(goat: Goat, done: dict[str, Result]) -> None:
     assert rows["failed"][-4:] == ["failed:", "out", "of", "memory"]
     assert rows["damaged"][0] == "damaged:"
     assert rows["cut"][0] == "damaged:"
+    for content in ("", "epoch,seconds\n"):  # cut off before its first epoch
+        Path("runs/stopped/metrics.csv").write_text(content)
+        assert listed(goat("runs"))["stopped"][-4:] == ["stopped", "at", "epoch", "0"]
 
 
 def test_a_run_whose_folder_is_held_is_running(goat: Goat, done: dict[str, Result]) -> None:

@@ -248,3 +248,22 @@ def test_a_folder_of_arrays(goat: Goat) -> None:
     wrong = goat("train", "arrays", "--target", "y")
     assert wrong.code == 2
     assert "--target is not for a folder of arrays" in wrong.err
+    assert "--index is not for a folder of arrays" in goat("train", "arrays", "--index", "1").err
+    folder = next(Path("runs").iterdir())
+    assert goat("report", str(folder), "-o", "report.html").code == 0
+    assert goat("explain", str(folder), "--node", "3").code == 0
+
+
+@pytest.mark.parametrize(
+    ("option", "assignment"),
+    [
+        (["--seed", "3"], "seed=5"),
+        (["--index", "1"], "index=2"),
+        (["--batch-size", "100"], "batch_size=50"),
+        (["--batch-size", "100", "--fanout", "2,2"], "training.fanout=[1, 1]"),
+    ],
+)
+def test_nothing_is_set_twice(goat: Goat, option: list[str], assignment: str) -> None:
+    ended = goat("train", "top2", *option, "--set", assignment)
+    assert ended.code == 2
+    assert f"--set {assignment} is what {option[-2]} is for" in ended.err

@@ -70,6 +70,9 @@ def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
         ([*SMALL, "--indices", "0,10"], "indices 0 to 9"),
         ([*SMALL, "--storage", "nonsense://x"], "the storage nonsense://x cannot be opened"),
         ([*SMALL, "--trials", "0"], "--trials"),
+        ([*SMALL, "--set", "seed=5"], "--set seed=5 is what --seed is for; name it once, with --seed."),
+        ([*SMALL, "--set", "index=3"], "--set index=3 is what --indices is for"),
+        ([*SMALL, "--precision", "64-true", "--set", "precision=32-true"], "is what --precision is for"),
     ],
 )
 def test_what_cannot_be_is_refused_with_exit_code_2(goat: Goat, arguments: list[str], text: str) -> None:

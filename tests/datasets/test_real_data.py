@@ -37,9 +37,11 @@ COUNTS = {
 SIZES = {
     ("cora", "public"): [140, 500, 1000],
     ("cora", "tuned"): [140, 500, 1000],
+    ("cora", "per-class"): [140, 500, 1000],
     ("citeseer", "public"): [120, 500, 1000],
     ("citeseer", "paper"): [120, 500, 1000],
     ("citeseer", "tuned"): [120, 500, 1000],
+    ("citeseer", "per-class"): [120, 500, 1000],
     ("pubmed", "public"): [60, 500, 1000],
     ("computers", "paper"): [9625, 1376, 2751],
     ("computers", "tuned"): [8251, 2750, 2751],
@@ -121,6 +123,17 @@ def test_row_sums() -> None:
         sums = load(name).x.sum(dim=1)
         assert bool((((sums - 1).abs() < 1e-5) | (sums == 0)).all())  # CiteSeer has nodes without words
     assert set(load("computers").x.unique().tolist()) == {0, 1}
+
+
+def test_the_study_has_the_first_of_ten_draws() -> None:
+    assert DATASETS["cora"].splits == {"public": 1, "tuned": 1, "per-class": 10}
+    study, first, second = (
+        load("cora", split="tuned"),
+        *(load("cora", split="per-class", index=index) for index in (0, 1)),
+    )
+    for mask in ("train_mask", "val_mask", "test_mask"):
+        assert study[mask].equal(first[mask])
+        assert not study[mask].equal(second[mask])
 
 
 def test_the_files_of_fixed_splits(folder: Path) -> None:

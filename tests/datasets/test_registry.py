@@ -106,7 +106,7 @@ def test_top2_is_balanced(index: int) -> None:
         ({"name": "top2", "split": "papers"}, "top2 has no split 'papers'; did you mean 'paper'?"),
         ({"name": "pubmed", "index": 1}, "pubmed has index 0 under the split 'public', got 1."),
         ({"name": "cora", "split": "paper"}, "cora has no split 'paper': it is defined on 'cora-content'."),
-        ({"name": "cora", "split": "zzz"}, "cora has no split 'zzz'; known are public, tuned."),
+        ({"name": "cora", "split": "zzz"}, "cora has no split 'zzz'; known are per-class, public, tuned."),
     ],
 )
 def test_what_is_not_there(arguments: dict, message: str) -> None:

@@ -30,6 +30,18 @@ def test_clusters_are_found(dtype: type) -> None:
     assert (cluster(rows, 4, seed=3) == cluster(rows, 4, seed=3)).all()
 
 
+@pytest.mark.parametrize("far", [0.0, 2000.0, 1e6])
+def test_clusters_do_not_depend_on_where_zero_is(far: float) -> None:
+    years = np.repeat([0.0, 1.0, 2.0], 50)
+    found = cluster(np.stack([far + years, np.zeros(150)], axis=1), 3)
+    assert adjusted_rand_score(years, found) == 1
+
+
+def test_clusters_close_to_each_other_and_far_from_a_third() -> None:
+    truth = np.repeat([0.0, 10_000.0, 10_001.0], 50)
+    assert adjusted_rand_score(truth, cluster(np.stack([truth, truth], axis=1), 3)) == 1
+
+
 def test_no_more_clusters_than_different_rows() -> None:
     assert set(cluster(np.array([[0.0, 1], [2, 3]] * 5), 4).tolist()) == {0, 1}
 

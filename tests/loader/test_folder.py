@@ -67,6 +67,22 @@ def test_pages_are_read_when_they_are_looked_at(tmp_path: Path) -> None:
     assert float(open_graph(tmp_path).x[0].sum()) == 0
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("y", torch.zeros(9, 1), r"y has the shape \[9, 1\]"),
+        ("train_mask", torch.ones(9, 2, dtype=torch.bool), r"train_mask has the shape \[9, 2\]"),
+        ("x", torch.zeros(9, 2, dtype=torch.bfloat16), "x is of bfloat16, which .npy files do not have"),
+    ],
+)
+def test_what_could_not_be_opened_is_not_written(tmp_path: Path, key: str, value: torch.Tensor, message: str) -> None:
+    data = Data(x=torch.randn(9, 2), edge_index=torch.tensor([[0], [1]]))
+    data[key] = value
+    with pytest.raises(SettingsError, match=message):
+        write_graph(data, tmp_path / "graph")
+    assert not (tmp_path / "graph").exists()
+
+
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     write_graph(graph(), tmp_path)
     before = (tmp_path / "x.npy").read_bytes()

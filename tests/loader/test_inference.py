@@ -38,11 +38,12 @@ def blocks(edge_index: Tensor, max_edges: int = 50) -> Blocks:
     return Blocks(CSC.of(Data(edge_index=edge_index, num_nodes=NODES)), max_edges)
 
 
-@pytest.mark.parametrize("name", [*MODELS, "random", "top", "wide"])
+@pytest.mark.parametrize("name", [*MODELS, "random", "top", "scaled", "wide"])
 def test_equals_the_whole_graph(name: str) -> None:
     options: dict[str, Any] = {
         "random": {"name": "goat", "heads": 2, "max_neighbors": 3, "last": "gcn"},
         "top": {"name": "goat", "heads": 2, "max_neighbors": 3, "neighbor_selection": "top", "last": "goat"},
+        "scaled": {"name": "goat", "input_gain": 3.0},
         "wide": {"name": "sage-mean", "input_channels": 5, "norm": "batch", "residual": True, "last_channels": 4},
     }.get(name, {"name": name, "num_layers": 3})
     x, edge_index, _ = graph()
@@ -55,7 +56,19 @@ def test_equals_the_whole_graph(name: str) -> None:
     assert torch.allclose(again[some], whole[some], atol=1e-10)
 
 
-@pytest.mark.parametrize("selection", [{}, {"max_neighbors": 4, "neighbor_selection": "top"}])
+TOP = {"max_neighbors": 4, "neighbor_selection": "top"}
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_orderings_of_a_random_selection_are_given(closed: bool) -> None:
+    x, edge_index, _ = graph()
+    net = network(edge_index, name="goat", heads=2, max_neighbors=2, add_self_loops=closed)
+    record: list = []
+    Inference(net, blocks(edge_index, 10), x.double())(record=record)
+    assert record == net(x.double(), edge_index, return_orderings=True)[1]
+
+
+@pytest.mark.parametrize("selection", [{}, TOP, {"add_self_loops": False}, {"add_self_loops": False} | TOP])
 def test_orderings_of_the_whole_graph_are_replayed_and_given(selection: dict[str, Any]) -> None:
     x, edge_index, edge_attr = graph(edge_dim=2)
     options = {"name": "goat", "heads": 2, "num_layers": 3, "last": "goat"} | selection
@@ -114,6 +127,14 @@ def test_bad_input() -> None:
         blocks(edge_index, 0)
     with pytest.raises(ValueError, match="by one process"):
         Inference(net, blocks(edge_index), x.double())(torch.tensor([1]), record=[])
+    with pytest.raises(ValueError, match=r"x must have shape \[60, 6\], got \[120, 6\]"):
+        Inference(net, blocks(edge_index), torch.cat([x, x]).double())
+    with pytest.raises(ValueError, match=r"edge_attr has shape \[425, 3\], but the network reads None"):
+        Inference(net, blocks(edge_index), x.double(), torch.randn(edge_index.size(1), 3))
+    with pytest.raises(ValueError, match=r"edge_attr has shape None, but the network reads \[425, 3\]"):
+        Inference(network(edge_index, edge_dim=3, name="gat"), blocks(edge_index), x.double())
+    with pytest.raises(ValueError, match="orderings has 0 entries, but there are 1 GOAT layers"):
+        Inference(network(edge_index, name="goat"), blocks(edge_index), x.double())(orderings=[])
     net.train()
     with pytest.raises(ValueError, match="for evaluation"):
         Inference(net, blocks(edge_index), x.double())()

@@ -198,6 +198,13 @@ def test_link_loader(workers: int) -> None:
         assert int((label == 0).sum()) == 30
 
 
+def test_links_leave_the_generators_of_other_devices_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.manual_seed_all", None)
+    data = power_law()
+    batches = list(LinkLoader(data, NeighborSampler(data, [5]), data.edge_index[:, :90], batch_size=30, shuffle=False))
+    assert len(batches) == 3
+
+
 def test_the_order_of_neighbours_in_a_batch_does_not_matter_to_goat() -> None:
     data = power_law()
     data.x = data.x.round()  # ties

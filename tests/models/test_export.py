@@ -26,7 +26,15 @@ def test_a_saved_program_computes_what_the_network_does_on_any_graph(
         torch.testing.assert_close(program(*inputs), network(*inputs))
 
 
-@pytest.mark.parametrize(("name", "values"), [("janossy", {}), ("goat", {"backend": "reference"})])
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("janossy", {}),
+        ("goat", {"backend": "reference"}),
+        ("goat", {"max_neighbors": 5}),
+        ("goat", {"add_self_loops": False}),
+    ],
+)
 def test_what_cannot_be_exported_says_so(name: str, values: dict) -> None:
     with pytest.raises(ValueError, match="cannot be exported"):
         export_program(build(options(name, **values), 5, 3))

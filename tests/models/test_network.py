@@ -34,6 +34,19 @@ def test_runs_on_every_graph_in_training_and_evaluation(name: str, norm: str) ->
     assert all(bool(torch.isfinite(parameter.grad).all()) for parameter in model.parameters())
 
 
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_short_numbers_of_nodes_are_numbers_of_nodes(name: str) -> None:
+    """Values and gradients; PyTorch's gather and scatter read 32 bits wrongly where an index is expanded."""
+    x, edge_index = graph()
+    model, found = network(name).eval(), []
+    for edges in (edge_index, edge_index.int()):
+        model.zero_grad()
+        out = model(x, edges)
+        out.square().sum().backward()
+        found.append(torch.cat([out.flatten(), *(value.grad.flatten() for value in model.parameters())]))
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_reach_every_parameter(name: str) -> None:
     model = network(name, norm="layer", input_channels=6, residual=True, dropout=0.0)
@@ -41,6 +54,17 @@ def test_gradients_reach_every_parameter(name: str) -> None:
     (model(x, edge_index) * torch.randn(N, OUT)).sum().backward()
     still = [key for key, value in model.named_parameters() if value.grad is None or not bool(value.grad.any())]
     assert not still
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+@pytest.mark.parametrize("encoder", [0, 6])
+def test_the_gain_is_that_of_the_input(name: str, encoder: int) -> None:
+    plain, scaled = (
+        network(name, input_channels=encoder, residual=True, **gain).eval() for gain in ({}, {"input_gain": 8})
+    )
+    scaled.load_state_dict(plain.state_dict())
+    x, edge_index = graph()
+    assert torch.equal(scaled(x, edge_index), plain(8 * x, edge_index))
 
 
 @pytest.mark.parametrize("name", DETERMINISTIC)

@@ -24,6 +24,8 @@ from torch_goat.sequence import RaggedRNN
         ({"hidden_channels": 0}, "hidden_channels must be at least 1, got 0"),
         ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
         ({"input_channels": -1}, "input_channels must be at least 0, got -1"),
+        ({"input_gain": 0.0}, "input_gain must be a positive number, got 0.0"),
+        ({"input_gain": float("nan")}, "input_gain must be a positive number, got nan"),
         ({"heads": 0}, "heads must be at least 1, got 0"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
         ({"attention_dropout": float("nan")}, "attention_dropout must be at least 0 and below 1, got nan"),
@@ -96,6 +98,7 @@ def test_every_option_is_read_by_some_model() -> None:
 
 
 OTHER = {  # for every option of a layer or between layers, a value that is not the default
+    "input_gain": 3.0,
     "input_channels": 7,
     "hidden_channels": 6,
     "num_layers": 3,

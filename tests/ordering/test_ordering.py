@@ -127,3 +127,12 @@ def test_kendall_tau_refuses_what_cannot_be_compared() -> None:
     orders = [top(x * sign, edge_index, return_ordering=True)[1] for sign in (1, -1)]
     with pytest.raises(ValueError, match="same neighbours"):
         orders[0].kendall_tau(orders[1])
+
+
+def test_kendall_tau_of_a_selection() -> None:
+    x, edge_index = torch.randn(10, 4), small_graph()
+    order = GOATConv(4, 2, heads=2, max_neighbors=2, neighbor_selection="top")(x, edge_index, return_ordering=True)[1]
+    tau = order.kendall_tau(order)
+    assert int(order.token.max()) >= order.token.size(1)  # there are more tokens than places
+    assert bool((tau[~tau.isnan()] == 1).all())
+    assert not bool(tau.isnan().all())

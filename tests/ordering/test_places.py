@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given
 from torch import Tensor
+from torch.utils.weak import WeakIdKeyDictionary
 
 from tests.graphs import graphs
 from torch_goat.graph import memory, neighborhoods
@@ -36,14 +37,15 @@ def test_places_are_found_once_and_go_with_their_source(by_tokens: bool, monkeyp
     token = torch.tensor([[1, 0, 2], [2, 1, 0]])
     of_token = torch.tensor([4, 0, 4])
     source = of_token[token]
-    before = len(memory._derived)
+    monkeypatch.setattr(memory, "_derived", WeakIdKeyDictionary())  # what other tests left behind may go at any time
     remember_order(source, token if by_tokens else None, of_token)
     monkeypatch.setattr(places, "_from_tokens" if not by_tokens else "_sort", None)  # the other way
     first = places_by_source(source, 5)
     assert places_by_source(source, 5) is first
+    assert len(memory._derived) == 1
     del source
     gc.collect()
-    assert len(memory._derived) == before
+    assert len(memory._derived) == 0
 
 
 def test_a_change_of_the_order_is_seen() -> None:

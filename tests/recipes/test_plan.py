@@ -57,3 +57,11 @@ def test_precision_is_set_for_all() -> None:
 def test_unknown_names_are_refused(chosen: dict[str, list[str]], text: str, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=text):
         plan(read_recipe(write(tmp_path)), **chosen)
+
+
+def test_settings_that_fit_no_run_are_named(tmp_path: Path) -> None:
+    text = TINY.replace("[training]", "[training]\nbatch_size = 10\nfanout = [1]")
+    assert text != TINY
+    recipe = read_recipe(write(tmp_path, text))
+    with pytest.raises(SettingsError, match=r"has an impossible run of .* on .*: fanout = \[1\] has 1 numbers"):
+        plan(recipe)

@@ -1,5 +1,6 @@
 import pytest
 import torch
+from torch import Tensor
 from torch_geometric.nn import LSTMAggregation, SAGEConv
 
 from tests.compare import relative_error
@@ -66,9 +67,41 @@ def test_works_inside_a_layer_of_pyg() -> None:
     [
         (torch.ones(7, 2), INDEX, ValueError, r"\[elements, 3\], got \[7, 2\]"),
         (torch.ones(1, 7, 3), INDEX, ValueError, r"got \[1, 7, 3\]"),
-        (torch.ones(7, 3), INDEX - 1, ValueError, "node -1|dim_size"),
+        (torch.ones(7, 3), INDEX - 1, IndexError, "index has node -1, but there are 4 nodes"),
+        (torch.ones(1, 3), torch.tensor([-1]), IndexError, "node -1, but there are no nodes; numbers begin at 0"),
+        (torch.ones(5, 3), INDEX, ValueError, r"one entry for each of the 5 elements, got shape \[7\]"),
+        (torch.ones(9, 3), INDEX, ValueError, r"each of the 9 elements"),
+        (torch.ones(7, 3), INDEX.view(1, 7), ValueError, r"got shape \[1, 7\]"),
     ],
 )
-def test_bad_input_is_refused(x, index, error, message) -> None:
-    with pytest.raises((error, IndexError), match=message):
+def test_bad_input_is_refused(x: Tensor, index: Tensor, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
         RNNAggregation(3, 4)(x, index)
+
+
+@pytest.mark.parametrize(
+    ("ptr", "message"),
+    [
+        ([0, 3, 9], r"end at 7, the number of elements; got \[0, 3, 9\]"),
+        ([0, 3], "end at 7"),
+        ([2, 3, 7], "begin at 0"),
+        ([0, 5, 3, 7], "never fall"),
+        ([0, 1, 2, 3, 4, 5, 6, 8], r"got \[0, 1, 2, ..., 5, 6, 8\]"),
+        ([[0, 7]], r"a vector of whole numbers, got torch.int64 of shape \[1, 2\]"),
+        ([0.0, 7.0], "got torch.float32"),
+        ([], "got"),
+    ],
+)
+def test_bad_bounds_are_refused(ptr: list, message: str) -> None:
+    aggregation, x = RNNAggregation(3, 4), torch.ones(7, 3)
+    for call in (lambda ptr: aggregation(x, ptr=ptr), lambda ptr: aggregation.read(x[:2], torch.zeros(7).long(), ptr)):
+        with pytest.raises(ValueError, match=message):
+            call(torch.tensor(ptr))
+
+
+def test_rows_that_are_not_there_are_refused() -> None:
+    aggregation = RNNAggregation(3, 4)
+    with pytest.raises(IndexError, match="source has node 10000000, but there are 5 nodes"):
+        aggregation.read(torch.ones(5, 3), torch.tensor([0, 10**7, 1]), torch.tensor([0, 3]))
+    with pytest.raises(ValueError, match=r"source must be a vector, got shape \[1, 3\]"):
+        aggregation.read(torch.ones(5, 3), torch.zeros(1, 3).long(), torch.tensor([0, 3]))

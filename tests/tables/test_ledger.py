@@ -1,4 +1,5 @@
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,11 +29,17 @@ def test_a_line_stands_for_a_run_whose_folder_is_elsewhere(tmp_path: Path, runs:
     assert [again.is_missing(run) for run in runs] == [False, True]
 
 
-def test_a_line_of_other_settings_does_not_count(tmp_path: Path, runs: list[Run]) -> None:
+def test_a_line_of_other_settings_is_told_and_left_alone(tmp_path: Path, runs: list[Run]) -> None:
     Ledger(tmp_path / "table").write(runs)
+    before = (tmp_path / "table.jsonl").read_text()
     (tmp_path / "table").rename(tmp_path / "elsewhere")
     other = runs[0]._replace(experiment=replace(runs[0].experiment, seed=99))
-    assert Ledger(tmp_path / "table").is_missing(other)
+    ledger = Ledger(tmp_path / "table")
+    with pytest.raises(RunError, match=r"has another experiment for size/gcn/0 \(seed = 0 there, 99 here\); choose"):
+        ledger.result(other)
+    assert not ledger.is_missing(other)
+    ledger.write([other])
+    assert (tmp_path / "table.jsonl").read_text() == before
 
 
 def test_lines_of_other_runs_stay(tmp_path: Path, runs: list[Run]) -> None:
@@ -77,8 +84,27 @@ def test_results_are_those_of_the_runs_that_are_done(tmp_path: Path, runs: list[
         ledger.results([other])
 
 
-@pytest.mark.parametrize("line", ["{", '{"folder": "a"}', "[]", '"text"'])
-def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
-    (tmp_path / "table.jsonl").write_text(f"{line}\n")
+@pytest.mark.parametrize("line", [b"{", b'{"folder": "a"}', b"[]", b'"text"', b"\xff"])
+def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "table.jsonl").write_bytes(line + b"\n")
     with pytest.raises(RunError, match=r"table\.jsonl, line 1: not a result"):
+        Ledger(tmp_path / "table")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda result: result.clear(),
+        lambda result: result.pop("commit"),
+        lambda result: result["metrics"].pop("test"),
+        lambda result: result["metrics"]["test"].update(mse=None),
+        lambda result: result.update(metrics="x"),
+    ],
+)
+def test_a_damaged_result_is_named(tmp_path: Path, runs: list[Run], change: Callable[[dict], object]) -> None:
+    Ledger(tmp_path / "table").write(runs)
+    entry = json.loads((tmp_path / "table.jsonl").read_text().splitlines()[0])
+    change(entry["result"])
+    (tmp_path / "table.jsonl").write_text(json.dumps(entry) + "\n")
+    with pytest.raises(RunError, match=r"table\.jsonl, line 1: not a result; remove the line to run it again"):
         Ledger(tmp_path / "table")

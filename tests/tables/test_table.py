@@ -51,6 +51,17 @@ def test_a_lone_cell_is_not_the_best(recipe: Recipe) -> None:
     assert table.entries["gat", "size"].comparison is None
 
 
+def test_a_cell_on_demand_waits_to_be_asked_for_and_not_for_data(tmp_path: Path) -> None:
+    text = TINY + '\n[on_demand]\nrows = ["gat", "gat-relu"]\ncolumns = ["size"]\n'
+    recipe = read_recipe(write(tmp_path, text))
+    table = tabulate(recipe, plan(recipe), SCORES, lacking=["size", "pooling"])
+    assert table.waiting == {("gat-relu", "size")}  # begun, and not complete
+    assert not table.lacking
+    table = tabulate(recipe, plan(recipe), {}, lacking=["size", "pooling"])
+    assert table.waiting == {("gat", "size"), ("gat-relu", "size")}
+    assert table.lacking == {"size", "pooling"}  # gcn is not on demand
+
+
 def test_our_rows_are_compared_with_the_best_baseline(tmp_path: Path) -> None:
     text = TINY + '\n[rows.gin]\nlabel = "GIN"\nmodel = { name = "gin" }\n'
     recipe = read_recipe(write(tmp_path, text.replace("repetitions = 2", "repetitions = 6")))

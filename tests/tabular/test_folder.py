@@ -29,6 +29,18 @@ def test_an_exported_dataset_is_read_as_it_was(tmp_path: Path, name: str) -> Non
         assert torch.equal(graph.data.x, data.x)
 
 
+def test_nodes_without_a_class_stay_without(tmp_path: Path) -> None:
+    data = datasets.load("top2")
+    nobody = ~(data.train_mask | data.val_mask | data.test_mask)
+    nobody |= data.test_mask & (torch.arange(data.num_nodes) % 2 == 0)
+    data.y[nobody], data.test_mask = -1, data.test_mask & ~nobody
+    write_tables(data, tmp_path / "graph")
+    graph = load_tables(Tables(**find_tables(str(tmp_path / "graph"))))
+    assert graph.schema.classes == ("0", "1")
+    assert torch.equal(graph.data.y[~nobody], data.y[~nobody])
+    assert torch.equal(graph.data.test_mask, data.test_mask)
+
+
 def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     data = datasets.load("betweenness-100")
     (tmp_path / "edges.csv").write_text("mine")

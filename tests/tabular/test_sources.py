@@ -45,10 +45,29 @@ def test_quotes_blank_lines_and_windows_line_ends(tmp_path: Path) -> None:
         load_tables(write(tmp_path, nodes))
 
 
-def test_decimal_commas_where_semicolons_separate(tmp_path: Path) -> None:
+def test_decimal_commas_where_another_sign_separates(tmp_path: Path) -> None:
     plain = load_tables(write(tmp_path, NODES.replace("0,", "0.5,")))
-    nodes = NODES.replace("0,", "0.5,").replace(",", ";").replace(".", ",")
-    assert same(plain, load_tables(write(tmp_path, nodes)))
+    for separator in ";\t|":
+        nodes = NODES.replace("0,", "0.5,").replace(",", separator).replace(".", ",")
+        assert same(plain, load_tables(write(tmp_path, nodes)))
+
+
+@pytest.mark.parametrize("separator", [";", "\t"])
+def test_decimal_commas_of_a_target_and_of_times(tmp_path: Path, separator: str) -> None:
+    lines = [f"n{i},0.{i},{i * i}.5" for i in range(20)]
+    plain = "\n".join(["id,when,y", *lines])
+    edges = "source,target\nn1,n2\n"
+    for options in ({"target": "y"}, {"target": "y", "time_column": "when"}):
+        expected = load_tables(write(tmp_path, plain, edges, **options))
+        found = load_tables(write(tmp_path, plain.replace(",", separator).replace(".", ","), edges, **options))
+        assert expected.schema.task == "regression"
+        assert same(expected, found)
+
+
+def test_thousands_are_no_decimals(tmp_path: Path) -> None:
+    nodes = "id\tx\ty\n" + "".join(f"n{i}\t{i % 9 + 1},{i % 9}00\t{'ab'[i % 2]}\n" for i in range(20))
+    graph = load_tables(write(tmp_path, nodes, "source,target\nn1,n2\n", target="y"))
+    assert [column.kind for column in graph.schema.nodes] == ["category"]  # not read as 1.1 to 9.8
 
 
 def test_names_are_any_text(tmp_path: Path) -> None:
@@ -101,6 +120,11 @@ INCLUDE = '<?xml version="1.0"?>\n<!DOCTYPE l [<!ENTITY a SYSTEM "file:///etc/pa
         ("<graphml><graph>\n<hyperedge/></graph></graphml>", "line 2: there is a hyperedge"),
         ("<graphml><graph><node id='a'>\n<data key='k'/></node></graph></graphml>", "line 2: there is no key 'k'"),
         ("<graphml><graph/>\n<graph/></graphml>", "line 2: there is a second graph"),
+        (
+            "<graphml><graph edgedefault='undirected'><node id='a'/>\n<edge source='a' target='a' directed='true'/>"
+            "</graph></graphml>",
+            "line 2: the edge is directed, but the graph is undirected; make all edges of one kind",
+        ),
         ("<graphml><graph>", "line 1: this is not GraphML"),
         ("<html></html>", "line 1: this is not GraphML: there is no graph"),
         ("<graphml><graph></graph></graphml>", "line 1: the graph has no nodes"),
@@ -113,6 +137,22 @@ def test_bad_graphml_is_refused(tmp_path: Path, text: str, message: str) -> None
     path.write_text(text)
     with pytest.raises(TableError, match=f"graph.graphml, {message}"):
         load_tables(Tables(nodes=str(path), target="label"))
+
+
+@pytest.mark.parametrize("purpose", ["for='node'", "for='all'", ""])
+def test_defaults_of_graphml(tmp_path: Path, purpose: str) -> None:
+    own = ["" if i % 3 else f"<data key='x'>{i}</data>" for i in range(20)]
+    nodes = "".join(f"<node id='n{i}'><data key='y'>{'ab'[i % 2]}</data>{own[i]}</node>" for i in range(20))
+    path = tmp_path / "graph.graphml"
+    path.write_text(
+        f"<graphml><key id='x' {purpose}><default>5.0</default></key><key id='y' for='node'/><graph>{nodes}"
+        "<edge source='n0' target='n1'/></graph></graphml>"
+    )
+    data = load_tables(Tables(nodes=str(path), target="y")).data
+    values = torch.tensor([5.0 if i % 3 else i for i in range(20)])
+    train = values[data.train_mask]
+    assert data.x.size(1) == 1  # none is missing
+    assert torch.allclose(data.x[:, 0], (values - train.mean()) / train.std(unbiased=False), atol=1e-5)
 
 
 def test_parquet_is_the_same_graph(tmp_path: Path) -> None:

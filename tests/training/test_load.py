@@ -39,7 +39,7 @@ def test_the_graph_is_the_one_of_the_run(run_folder: Path) -> None:
     assert graph.node("7") == 7
     with pytest.raises(SettingsError, match="no node '7x' in the graph; did you mean '7"):
         graph.node("7x")
-    with pytest.raises(SettingsError, match=r"no node 'Oz' in the graph\.$"):
+    with pytest.raises(SettingsError, match=r"no node 'Oz' in the graph, whose nodes are 0, 1, 2, \.\.\.; name one"):
         graph.node("Oz")
 
 

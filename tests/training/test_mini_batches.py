@@ -201,6 +201,41 @@ def test_a_network_of_another_class(tmp_path: Path) -> None:
     assert result.epochs == 3
 
 
+def test_all_neighbours_of_another_network_are_those_of_all_its_layers() -> None:
+    data, seen = tiny(), []
+    model = GCN(5, 8, num_layers=2, out_channels=3)
+    model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[1].size(1)) if module.training else None)
+    nodes = data.train_mask.nonzero().view(-1)
+    fit(model, data, TrainingOptions(epochs=1, batch_size=nodes.numel()), seed=0, device="cpu")
+    near = torch.cat([nodes, data.edge_index[0][torch.isin(data.edge_index[1], nodes)]]).unique()
+    assert seen == [int(torch.isin(data.edge_index[1], near).sum())]
+    with pytest.raises(SettingsError, match="how many hops Linear reads is not known"):
+        fit(torch.nn.Linear(5, 3), data, TrainingOptions(epochs=1, batch_size=5), seed=0, device="cpu")
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16])
+@pytest.mark.parametrize("batches", [{}, {"batch_size": 7}])
+@pytest.mark.parametrize("name", ["goat", "gcn"])
+def test_features_of_any_real_type(name: str, batches: dict[str, int], kind: torch.dtype) -> None:
+    found = []
+    for convert in (False, True):
+        data = tiny()
+        data.x = data.x.half().float()  # exact in every type
+        data.x = data.x.to(kind) if convert else data.x
+        torch.manual_seed(2)
+        model = build(ModelOptions(name=name, hidden_channels=4, backend="auto"), 5, 3)
+        options = TrainingOptions(epochs=2, patience=0, **batches)
+        found.append(fit(model, data, options, seed=2, device="cpu").metrics)
+    assert found[0] == found[1]
+
+
+def test_features_that_are_not_numbers_are_named() -> None:
+    data = tiny()
+    data.x[7, 2] = torch.nan
+    with pytest.raises(ValueError, match=r"data\.x has a non-finite value in row 7"):
+        fit(build(ModelOptions(name="gcn", hidden_channels=4), 5, 3), data, TrainingOptions(epochs=2), device="cpu")
+
+
 @pytest.mark.parametrize("grouped", [True, False])
 def test_files_are_trained_on_as_memory_is(tmp_path: Path, grouped: bool) -> None:
     data = tiny()

@@ -74,6 +74,14 @@ def test_a_model_that_does_not_fit_the_targets_is_refused(shape: tuple[int, ...]
         Task(tiny(), CPU).loss(torch.randn(shape))
 
 
+def test_a_number_is_predicted_by_one_output() -> None:
+    data = tiny()
+    data.y = torch.randn(60)
+    with pytest.raises(ValueError, match=r"shape \[60, 3\], but there are 60 nodes and 1 targets"):
+        Task(data, CPU).loss(torch.randn(60, 3))
+    assert float(Task(tiny(), CPU).loss(torch.randn(60, 5))) > 0  # classes that no node here has
+
+
 def test_class_weights_make_the_classes_equal() -> None:
     data = tiny()
     data.y[data.train_mask] = (torch.arange(20) == 0).long()  # 19 of class 0, one of class 1, none of class 2

@@ -32,7 +32,7 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
     made = Table(box=SIMPLE_HEAD)
     for number, column in enumerate(columns):
         numeric = bool(lines) and all(_is_number(line[number]) for line in lines)
-        made.add_column(column, justify="right" if numeric else "left")
+        made.add_column(column, justify="right" if numeric else "left", overflow="fold")  # nothing is cut off
     for line in lines:
         made.add_row(*map(escape, line))
     return made

@@ -1,5 +1,6 @@
 """How a command ends: exit code 2 for wrong usage, 1 for a failure, 130 after Ctrl-C, always with one sentence."""
 
+import errno
 import functools
 import os
 import sys
@@ -40,6 +41,8 @@ def report(error: Exception) -> NoReturn:
         _end(str(error), 2)
     if isinstance(error, OSError) and error.strerror:
         reason = error.strerror.lower()
+        if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+            reason += "; change its permissions or choose another place"
         _end(f"{error.filename}: {reason}." if error.filename else f"{reason}.", 1)
     if isinstance(error, EXPECTED):
         _end(str(error), 1)

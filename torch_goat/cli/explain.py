@@ -11,6 +11,7 @@ from torch_goat.cli.options import DataDir, Force, check_new
 from torch_goat.explain import Agreement, Explanation
 from torch_goat.explain import explain as explain_node
 from torch_goat.files import write_atomic
+from torch_goat.information.charts import check_ending
 from torch_goat.training import open_run
 
 ROWS = 20  # of a table; the JSON file has all
@@ -30,6 +31,8 @@ def explain(
     """
     for file in (json_file, figure):
         check_new(file, force)
+    if figure is not None:
+        check_ending(figure)
     found = explain_node(open_run(run), node, data_dir=data_dir)
     _show(found)
     if json_file is not None:

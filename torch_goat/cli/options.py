@@ -80,15 +80,32 @@ Category = Annotated[list[str] | None, of_yours("--category", "A column of categ
 Drop = Annotated[list[str] | None, of_yours("--drop", "A column that is no feature; may be repeated.")]
 
 
+def sets(assignment: str, key: str) -> bool:
+    """Whether an assignment of ``--set`` is of a key, with its section or without."""
+    return assignment.partition("=")[0].strip().rpartition(".")[2] == key
+
+
+def refuse_set(assignments: list[str] | None, key: str, option: str) -> None:
+    """Refuses ``--set`` of a key that an option sets."""
+    for assignment in assignments or []:
+        if sets(assignment, key):
+            raise SettingsError(f"--set {assignment} is what {option} is for; name it once, with {option}.")
+
+
 def with_precision(assignments: list[str] | None, precision: str | None) -> list[str]:
     """What ``--set`` and ``--precision`` set, for :func:`torch_goat.settings.override`."""
+    if precision:
+        refuse_set(assignments, "precision", "--precision")
     return [*(assignments or []), *([f"training.precision={precision}"] if precision else [])]
 
 
 def with_batches(assignments: list[str], batch_size: int | None, fanout: str) -> list[str]:
     """What is set, and the mini-batches that ``--batch-size`` and ``--fanout`` ask for."""
     sizes = [] if batch_size is None else [f"training.batch_size={batch_size}"]
+    if batch_size is not None:
+        refuse_set(assignments, "batch_size", "--batch-size")
     if fanout:
+        refuse_set(assignments, "fanout", "--fanout")
         try:
             numbers = [int(part) for part in fanout.split(",")]
         except ValueError:
@@ -103,5 +120,5 @@ def check_new(file: Path | None, force: bool) -> None:
         return
     if file.is_dir():
         raise SettingsError(f"{file} is a folder; name a file.")
-    if file.exists() and not force:
+    if file.is_file() and not force:
         raise SettingsError(f"{file} is there already; choose another name or write over it with --force.")

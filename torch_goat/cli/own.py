@@ -12,6 +12,7 @@ import torch
 
 from torch_goat import settings
 from torch_goat.cli.console import console, say, table
+from torch_goat.cli.options import sets
 from torch_goat.datasets import DATASETS
 from torch_goat.loader import open_graph
 from torch_goat.models.layers import KINDS
@@ -50,6 +51,19 @@ def is_own(dataset: str, edges: str) -> bool:
     )
 
 
+def check_there(dataset: str, options: Sequence[str]) -> None:
+    """Refuses what is neither a dataset nor files: a path that leads nowhere, or options of files beside a name.
+
+    Args:
+        dataset: What was named.
+        options: The options of a graph of one's own that were given.
+    """
+    if dataset and dataset not in DATASETS and (options or len(Path(dataset).parts) > 1):
+        raise SettingsError(f"there is no file or folder {dataset!r}; check the path.")
+    if options:
+        raise SettingsError(f"--{options[0].replace('_', '-')} is for a graph of yours; name its files first.")
+
+
 def make_tables(nodes: str, edges: str, *, fractions: str = "", **options: Any) -> Tables:
     """The tables from the arguments of the command line, those of a folder's ``graph.toml`` beneath them.
 
@@ -60,7 +74,13 @@ def make_tables(nodes: str, edges: str, *, fractions: str = "", **options: Any) 
         options: Values of :class:`Tables`; those that are empty leave the folder's or the default.
     """
     values = find_tables(nodes, edges) | {key: value for key, value in options.items() if value}
-    if options.get("time_column"):
+    column, time = options.get("split_column"), options.get("time_column")
+    if column and (time or fractions):
+        other = "--time-column" if time else "--fractions"
+        raise SettingsError(f"--split-column {column} and {other} exclude each other; leave one of them out.")
+    if column:
+        values["time_column"] = ""
+    if time or fractions:
         values["split_column"] = ""
     if fractions:
         values |= _shares(fractions)
@@ -77,7 +97,7 @@ def _shares(text: str) -> dict[str, Any]:
         raise SettingsError(f"--fractions {text!r} must be three shares such as 0.6,0.2,0.2.") from None
     if not math.isclose(train + val + test, 1, abs_tol=1e-6):
         raise SettingsError(f"--fractions {text!r} must add up to 1, but they make {train + val + test:g}.")
-    return {"train": train, "val": val, "split_column": ""}
+    return {"train": train, "val": val}
 
 
 def graph_name(tables: Tables) -> str:
@@ -150,6 +170,17 @@ def base(tables: Tables, graph: "OwnGraph", model: str) -> Experiment:
     return experiment
 
 
+def with_options(experiment: Experiment, assignments: Sequence[str]) -> Experiment:
+    """The experiment with what ``--set`` sets, which cannot be how a graph is read that has been read."""
+    changed = settings.override(experiment, assignments)
+    if changed.tables != experiment.tables:
+        raise SettingsError(
+            f"--set {' '.join(assignments)} would read the graph in another way; use --target, --directed and the "
+            "other options of a graph of yours."
+        )
+    return changed
+
+
 def recording(experiment: Experiment, graph: "OwnGraph", assignments: Sequence[str]) -> Experiment:
     """The experiment, which also keeps the order of some epochs if it learns one, unless ``--set`` decided that."""
     options, model = experiment.training, experiment.model
@@ -163,7 +194,7 @@ def recording(experiment: Experiment, graph: "OwnGraph", assignments: Sequence[s
 
 
 def _records(assignment: str) -> bool:
-    return assignment.partition("=")[0].strip().rpartition(".")[2] == "record_orderings"
+    return sets(assignment, "record_orderings")
 
 
 def array_experiment(folder: Path, model: str | None, recipe: Path | None) -> Experiment:
@@ -214,7 +245,7 @@ def compare(
     for model in MODELS:
         own = tables if KINDS[model].edges else replace(tables, edge_features=False)
         asked = [one for one in assignments if model == "goat" or not _records(one)]  # the others have no order
-        starts[model] = recording(settings.override(base(own, graph, model), asked), graph, asked)
+        starts[model] = recording(with_options(base(own, graph, model), asked), graph, asked)
     if tables.edge_features:
         say("Note: GraphSAGE reads no edge features.")
     root = out or Path("runs") / f"{graph_name(tables)}-{fingerprint(starts['goat'])}"

@@ -10,7 +10,7 @@ import typer
 from torch_goat import datasets
 from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import Category, DataDir, Directed, Drop, Edges, NodeNames, Target, TargetTask
-from torch_goat.cli.own import is_own, make_tables
+from torch_goat.cli.own import check_there, is_own, make_tables
 from torch_goat.cli.subject import Subject, by_degree, captured, measured, named, own
 from torch_goat.datasets import DATASETS, NEIGHBORHOOD_TASKS
 from torch_goat.information import Decomposition, Estimate, Quantity, SmallSampleWarning, decompose
@@ -64,7 +64,7 @@ def pid(
     values: Values = "",
     pool: Pool = "mean",
     models: Models = None,
-    index: Annotated[int, typer.Option("--index", help="Which graph of a generated dataset, from 0.")] = 0,
+    index: Annotated[int, typer.Option("--index", min=0, help="Which graph of a generated dataset, from 0.")] = 0,
     seed: Annotated[int, typer.Option("--seed", help="The seed of everything random.")] = 0,
     chart: Chart = None,
     data_dir: DataDir = None,
@@ -105,16 +105,19 @@ def pid(
     exact = _exact(subject.name, measure)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)  # it is printed with the estimate
-        found = measured(
-            subject,
-            groups=groups,
-            measure=measure,
-            bins=bins,
-            target_bins=target_bins or 2,
-            values=values,
-            pool=pool,
-            seed=seed,
-        )
+        try:
+            found = measured(
+                subject,
+                groups=groups,
+                measure=measure,
+                bins=bins,
+                target_bins=target_bins or 2,
+                values=values,
+                pool=pool,
+                seed=seed,
+            )
+        except ValueError as error:  # a graph that such options cannot measure
+            raise SettingsError(str(error)) from error
     _show_estimate(found, subject, groups, by_degree(subject.data, values))
     bits = {name: captured(subject, name, seed) for name in trained}
     _show_captured(bits, exact.total if exact else None, subject.name)
@@ -134,11 +137,10 @@ def _models(wanted: str) -> list[str]:
 
 def _check_named(dataset: str, index: int, columns: list[str]) -> None:
     """Refuses a dataset that is not there, and options of tables beside one that is."""
+    check_there(dataset, columns)
     if dataset not in DATASETS:
         raise SettingsError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
     DATASETS[dataset].check(index=index)
-    if columns:
-        raise SettingsError(f"--{columns[0]} is for a graph of yours; name its files first.")
 
 
 def _check(

@@ -199,6 +199,8 @@ def _recipe(path: Path, folder: Path, search: int) -> Recipe:
         raise SettingsError(f"{folder} is a search with {begun} trials for each cell; choose another --out.")
     if search and not begun and _beside(folder, ".jsonl").exists():
         raise SettingsError(f"{folder} has runs whose settings were not searched; choose another --out.")
+    if (search or begun) and kept.exists() and kept.samefile(path):
+        raise SettingsError(f"{path} would be replaced by the settings that the search finds; choose another --out.")
     return replace(recipe, search=replace(recipe.search, trials=search or begun))
 
 

@@ -135,8 +135,8 @@ def _epochs(curves: Path) -> int:
     """How many epochs a ``metrics.csv`` has."""
     if not curves.exists():
         return 0
-    last = curves.read_text(encoding="utf-8").splitlines()[-1]
-    return int(last.partition(",")[0])
+    lines = curves.read_text(encoding="utf-8").splitlines()
+    return int(lines[-1].partition(",")[0]) if len(lines) > 1 else 0  # below the names of the columns
 
 
 def _rank(run: Run, key: str) -> tuple[bool, Any]:

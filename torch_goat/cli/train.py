@@ -23,11 +23,13 @@ from torch_goat.cli.options import (
     TargetTask,
     Workers,
     of_yours,
+    refuse_set,
     with_batches,
     with_precision,
 )
 from torch_goat.cli.own import (
     array_experiment,
+    check_there,
     compare,
     is_own,
     make_tables,
@@ -35,6 +37,7 @@ from torch_goat.cli.own import (
     read_own,
     recording,
     show_next,
+    with_options,
 )
 from torch_goat.cli.progress import RunProgress, duration
 from torch_goat.datasets import DATASETS
@@ -53,6 +56,7 @@ Recipe = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="The folder; else one in runs/.")]
 
+REPEATS = 3  # runs of each model in a comparison
 REASONS = {"epochs": "all that were asked for", "patience": "then no better one came", "diverged": "then it diverged"}
 
 
@@ -70,7 +74,7 @@ def train(
     assignments: Set = None,
     seed: Annotated[int | None, typer.Option("--seed", help="The seed of everything random.")] = None,
     split: Split = None,
-    index: Annotated[int | None, typer.Option("--index", help="Which graph or split, from 0.")] = None,
+    index: Annotated[int | None, typer.Option("--index", min=0, help="Which graph or split, from 0.")] = None,
     recipe: Recipe = None,
     out: Out = None,
     batch_size: BatchSize = None,
@@ -90,7 +94,9 @@ def train(
     split_column: Annotated[str, of_yours("--split-column", "A column that says train, val or test.")] = "",
     time_column: Annotated[str, of_yours("--time-column", "A column of times: the earliest nodes train.")] = "",
     fractions: Annotated[str, of_yours("--fractions", "Shares of a random split; 0.6,0.2,0.2 unless set.")] = "",
-    repeats: Annotated[int, of_yours("--repeats", "How many runs of each model are compared.", min=1)] = 3,
+    repeats: Annotated[
+        int | None, of_yours("--repeats", f"How many runs of each model are compared; {REPEATS} unless set.", min=1)
+    ] = None,
 ) -> None:
     """Train a model on a dataset or on a graph of yours, in a folder that keeps everything; the same command goes on
     where it was stopped. Without --model, a graph of yours is learned by GOAT, GAT and GraphSAGE side by side.
@@ -99,6 +105,8 @@ def train(
     goat train nodes.csv edges.csv --target label; goat train physics --batch-size 1024 --fanout 100,15
     """
     changes = {key: value for key, value in (("seed", seed), ("index", index)) if value is not None}
+    for key in changes:
+        refuse_set(assignments, key, f"--{key}")
     changed = with_batches(with_precision(assignments, precision), batch_size, fanout) + _texts(changes)
 
     def runner(experiment: Experiment, folder: Path) -> Result:
@@ -110,10 +118,11 @@ def train(
         "time_column": time_column,
     }  # fmt: skip
     tables, graph = None, None
-    given = [key for key, value in {**columns, "fractions": fractions}.items() if value]
+    given = [key for key, value in {**columns, "fractions": fractions, "repeats": repeats}.items() if value]
     if is_graph_folder(dataset) and not edges:
-        if given or split is not None:
-            option = "split" if not given else given[0].replace("_", "-")
+        wrong = [*given, *(name for name, value in (("split", split), ("index", index)) if value is not None)]
+        if wrong:
+            option = wrong[0].replace("_", "-")
             raise SettingsError(
                 f"--{option} is not for a folder of arrays, which has its targets and masks; leave it out."
             )
@@ -121,18 +130,20 @@ def train(
     elif is_own(dataset, edges):
         if split is not None:
             raise SettingsError("--split is of named datasets; use --fractions, --split-column or --time-column.")
+        if repeats is not None and (model is not None or recipe is not None):
+            beside = "--model" if model is not None else "--recipe"
+            raise SettingsError(f"--repeats {repeats} is of a comparison of models; leave it or {beside} out.")
         tables, graph = read_own(make_tables(dataset, edges, fractions=fractions, **columns), index or 0)
         if model is None and recipe is None:
-            best, ordered, whole = compare(tables, graph, changed, repeats, out, runner)
+            best, ordered, whole = compare(tables, graph, changed, repeats or REPEATS, out, runner)
             say(f"The best run is in {best}")
             show_next(tables, graph, best, ordered, whole)
             return
         experiment = own_experiment(tables, graph, model, recipe)
     else:
-        if given:
-            raise SettingsError(f"--{given[0].replace('_', '-')} is for a graph of yours; name its files first.")
+        check_there(dataset, given)
         experiment = base_experiment(dataset, model, split, recipe)
-    experiment = settings.override(experiment, changed)
+    experiment = with_options(experiment, changed) if graph is not None else settings.override(experiment, changed)
     if graph is not None and recipe is None:
         experiment = recording(experiment, graph, changed)
     if experiment.tables is None and not experiment.graph:

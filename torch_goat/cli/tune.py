@@ -6,7 +6,7 @@ import typer
 
 from torch_goat import settings
 from torch_goat.cli.console import console, say, table
-from torch_goat.cli.options import DataDir, Device, Precision, Set, with_precision
+from torch_goat.cli.options import DataDir, Device, Precision, Set, refuse_set, with_precision
 from torch_goat.cli.progress import Board, board
 from torch_goat.cli.train import Model, Out, Recipe, Split, base_experiment
 from torch_goat.datasets import DATASETS
@@ -62,6 +62,8 @@ def tune(
     experiment = base_experiment(dataset, model, split, recipe)
     if grid and recipe is None:  # the options' own defaults are the paper's
         experiment = replace(experiment, model=ModelOptions(experiment.model.name), training=TrainingOptions())
+    for option, key in (("--seed", "seed"), ("--indices", "index")):
+        refuse_set(assignments, key, option)
     fixed = [*with_precision(assignments, precision), f"seed={seed}"]
     experiment = settings.override(experiment, fixed)
     task = DATASETS[experiment.dataset].task

@@ -1,6 +1,7 @@
 """Every dataset by name."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -87,8 +88,9 @@ def _planetoid_split(classes: int, normalized: bool = True) -> DrawnSplit:
     return DrawnSplit((20 * classes, 500, 1000), draw=splits.given, row_normalized=normalized)
 
 
-def _per_class_split(classes: int) -> DrawnSplit:
-    return DrawnSplit((20 * classes, 500, 1000), count=10, draw=splits.per_class)
+def _per_class_splits(classes: int) -> dict[str, DrawnSplit]:
+    ten = DrawnSplit((20 * classes, 500, 1000), count=10, draw=splits.per_class)
+    return {"tuned": replace(ten, count=1), "per-class": ten}  # "tuned" is the first of the ten
 
 
 def _shuffled_split(train: float, val: float, sizes: Sizes, normalized: bool = False) -> DrawnSplit:
@@ -198,7 +200,7 @@ _ALL: list[Dataset] = [
         edges=10556,
         features=1433,
         classes=7,
-        protocols={"public": _planetoid_split(7), "tuned": _per_class_split(7)},
+        protocols={"public": _planetoid_split(7), **_per_class_splits(7)},
         elsewhere={"paper": "cora-content"},
         note="The paper's split of Cora is that of cora-content.",
         raw=planetoid_files("Cora"),
@@ -210,7 +212,7 @@ _ALL: list[Dataset] = [
         edges=9104,
         features=3703,
         classes=6,
-        protocols={"public": _planetoid_split(6), "paper": _planetoid_split(6), "tuned": _per_class_split(6)},
+        protocols={"public": _planetoid_split(6), "paper": _planetoid_split(6), **_per_class_splits(6)},
         raw=planetoid_files("CiteSeer"),
         read=readers.pyg(Planetoid, "CiteSeer"),
     ),

@@ -102,7 +102,7 @@ def rows(train: range, val: range, test: range) -> Draw:
 def per_class(graph: Graph, index: int, files: list[Path]) -> Parts:
     """20 random nodes of every class for training, 500 of the others for validation and 1000 for testing.
 
-    The split of "Classic GNNs are strong baselines" is the one of index 0, drawn with that study's seed.
+    The split of index 0 is the one that "Classic GNNs are strong baselines" has drawn, with that study's seed.
     """
     generator = torch.Generator().manual_seed(123 + index)
     train, others = [], []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -9,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from torch_goat.explain.explanation import Explanation
+from torch_goat.files import write_atomic
+from torch_goat.information.charts import check_ending
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,8 +25,10 @@ def save_figure(explanation: Explanation, path: str | Path) -> None:
 
     Args:
         explanation: The explanation.
-        path: The file; its ending says which format.
+        path: The file, a ``.png``, ``.svg`` or ``.pdf``.
     """
+    path = Path(path)
+    check_ending(path)
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -40,7 +45,9 @@ def save_figure(explanation: Explanation, path: str | Path) -> None:
         _coefficients(middle, explanation, names)
         _interactions(right, explanation, names)
         figure.suptitle(_title(explanation), fontsize=11)
-        figure.savefig(path, dpi=130)
+        content = io.BytesIO()
+        figure.savefig(content, format=path.suffix[1:], dpi=130)
+    write_atomic(path, content.getvalue())
 
 
 def short(name: str) -> str:

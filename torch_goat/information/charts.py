@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from torch_goat.files import write_atomic
+from torch_goat.settings import SettingsError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -113,9 +114,14 @@ def stacked_bars(path: Path, title: str, bars: Mapping[str, Mapping[str, float]]
 
 def check_format(path: Path) -> None:
     """Refuses an ending that no format has, and says what is missing where matplotlib is."""
-    if path.suffix not in (".png", ".svg", ".pdf"):
-        raise ValueError(f"{path} must end in .png, .svg or .pdf, which says the format of the chart.")
+    check_ending(path)
     _figure(1, 1)
+
+
+def check_ending(path: Path) -> None:
+    """Refuses an ending that no format has."""
+    if path.suffix not in (".png", ".svg", ".pdf"):
+        raise SettingsError(f"{path} must end in .png, .svg or .pdf, which says the format of the picture.")
 
 
 def _figure(width: float, height: float) -> Figure:

@@ -40,6 +40,7 @@ def cluster(values: Any, clusters: int, seed: int = 0) -> NDArray[np.int64]:
     _check(rows, clusters)
     if rows.ndim != 2:
         raise ValueError(f"clusters need a row of numbers per sample, got shape {list(rows.shape)}.")
+    rows = rows - rows.mean(axis=0, dtype=float).astype(rows.dtype)  # distances are read off lengths, which stay small
     squares = np.einsum("nf,nf->n", rows, rows)
     centers = _first_centers(rows, squares, clusters, np.random.default_rng(seed))
     nearest = np.full(len(rows), -1)
@@ -70,7 +71,8 @@ def _distances(
     """The squared distances ``[n, K]``, from the rows and the squares of their lengths."""
     size = squares[:, None] + np.einsum("kf,kf->k", centers, centers)
     distances = size - 2 * rows @ centers.T
-    return np.where(distances > 1e-6 * size, distances, 0)  # what rounding leaves of equal rows
+    rounding = 1e-6 if rows.dtype == np.float32 else 1e-12  # what it leaves of equal rows
+    return np.where(distances > rounding * size, distances, 0)
 
 
 def _check(array: NDArray[np.floating], bins: int) -> None:

@@ -106,7 +106,10 @@ def source_symbols(
     present, pooled = zip(*(_pooled(edge_index[:, group == number], values, pool) for number in (0, 1)), strict=True)
     rows = np.concatenate([part[mask] for part, mask in zip(pooled, present, strict=True)])
     if len(rows) == 0:
-        raise ValueError("no labelled node has a neighbour in a group, so there are no sources.")
+        raise ValueError(
+            "no labelled node has a neighbour in a group, so that neighbours tell nothing; choose other groups or a "
+            "graph with more edges."
+        )
     symbol = _discrete(rows, bins, seed) + 1
     first, second = (np.full(len(values), EMPTY) for _ in range(2))
     split = int(present[0].sum())

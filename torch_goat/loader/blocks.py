@@ -78,10 +78,16 @@ class Blocks:
             yield nodes[start:end]
             start = end
 
-    def take(self, ordering: Ordering, block: Block) -> Ordering:
-        """The part of the graph's ordering that a block replays; nodes that it only reads have themselves alone."""
-        ptr, start = self._starts(block)
-        size = torch.ones_like(block.n_id)
+    def take(self, ordering: Ordering, block: Block, closed: bool) -> Ordering:
+        """The part of the graph's ordering that a block replays; nodes that it only reads have themselves alone.
+
+        Args:
+            ordering: The graph's ordering.
+            block: The block.
+            closed: Whether the layer adds self loops.
+        """
+        ptr, start = self._starts(block, closed)
+        size = torch.full_like(block.n_id, int(closed))
         run = ordering.ptr[block.nodes + 1] - ordering.ptr[block.nodes]
         size[block.own] = run
         begin = size.cumsum(0) - size  # [n], where the runs of the block begin
@@ -97,18 +103,30 @@ class Blocks:
         empty = torch.zeros(heads, total)
         return Ordering(torch.cat([begin, begin.new_tensor([total])]), token, source, empty, empty)
 
-    def give(self, ordering: Ordering, block: Block) -> tuple[Tensor, ...]:
-        """A block's ordering in the numbers of the graph: sizes of the runs, tokens, sources, scores, coefficients."""
-        ptr, start = self._starts(block)
+    def give(self, ordering: Ordering, block: Block, closed: bool, selected: int | None = None) -> tuple[Tensor, ...]:
+        """A block's ordering in the numbers of the graph: sizes of the runs, tokens, sources, scores, coefficients.
+
+        Args:
+            ordering: The block's ordering.
+            block: The block.
+            closed: Whether the layer adds self loops.
+            selected: How many neighbours the nodes before the block have, if the layer selected some before it ordered
+                them: only these have a token.
+        """
         run = ordering.ptr.diff()[block.own]
+        if selected is None:
+            ptr, start = self._starts(block, closed)
+        else:
+            ptr, start = ordering.ptr, selected + run.cumsum(0) - run
         inner = torch.arange(int(run.sum())) - (run.cumsum(0) - run).repeat_interleave(run)
         here = ordering.ptr[block.own].repeat_interleave(run) + inner
         shift = (start - ptr[block.own]).repeat_interleave(run)
         token, source = ordering.token[:, here] + shift, block.n_id[ordering.source[:, here]]
         return run, token, source, ordering.score[:, here], ordering.weight[:, here]
 
-    def _starts(self, block: Block) -> tuple[Tensor, Tensor]:
+    def _starts(self, block: Block, closed: bool) -> tuple[Tensor, Tensor]:
         """Where the block's tokens begin ``[n + 1]``, and where those of its own nodes begin in the graph ``[b]``."""
-        size = torch.ones_like(block.n_id)
-        size[block.own] = self.degree[block.nodes]
-        return torch.cat([size.new_zeros(1), size.cumsum(0)]), self._begin[block.nodes]
+        begin = self._begin if closed else self.csc.ptr[:-1]
+        size = torch.full_like(block.n_id, int(closed))
+        size[block.own] = (self.degree if closed else self.csc.ptr.diff())[block.nodes]
+        return torch.cat([size.new_zeros(1), size.cumsum(0)]), begin[block.nodes]

@@ -54,6 +54,12 @@ class CSC(NamedTuple):
         return torch.stack([self.source.long(), torch.repeat_interleave(self.ptr.diff())])
 
 
+def edges_of(data: Data) -> Tensor:
+    """The edges of a graph ``[2, E]``, as it lists them, or by target where it has them grouped alone."""
+    edges = data.get("edge_index")
+    return CSC.of(data).edge_index() if edges is None else edges.long()
+
+
 def _is_pair(data: Any) -> bool:
     return (
         isinstance(data, list | tuple)

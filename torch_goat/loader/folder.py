@@ -107,6 +107,9 @@ def write_graph(data: Data, folder: str | Path, *, force: bool = False) -> None:
             arrays[name] = data[name]
     if data.get("edge_attr") is not None:
         arrays["edge_attr"] = data.edge_attr if csc.edge is None else data.edge_attr[csc.edge]
+    _check(folder, arrays)
+    if wrong := [name for name, value in arrays.items() if value.dtype == torch.bfloat16]:
+        raise SettingsError(f"{wrong[0]} is of bfloat16, which .npy files do not have; convert it with .float().")
     there = [name for name in (*(f"{name}.npy" for name in NAMES), FILE) if (folder / name).exists()]
     if there and not force:
         raise SettingsError(f"{folder / there[0]} is there already; choose another folder or write over it (force).")

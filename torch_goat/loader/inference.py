@@ -37,6 +37,13 @@ class Inference:
         part: tuple[int, int] = (0, 1),
         join: Callable[[Tensor], Tensor] | None = None,
     ) -> None:
+        nodes, edges = blocks.csc.num_nodes, blocks.csc.source.numel()
+        if x.shape != (nodes, network.in_channels):
+            raise ValueError(f"x must have shape [{nodes}, {network.in_channels}], got {list(x.shape)}.")
+        wanted = [edges, network.edge_dim] if network.edge_dim else None
+        if (None if edge_attr is None else list(edge_attr.shape)) != wanted:
+            shape = None if edge_attr is None else list(edge_attr.shape)
+            raise ValueError(f"edge_attr has shape {shape}, but the network reads {wanted}.")
         self.network, self.blocks, self.x, self.edge_attr = network, blocks, x, edge_attr
         self._part, self._join = part, join or (lambda states: states)
         self._read: dict[bytes, list[Tensor]] = {}
@@ -60,12 +67,15 @@ class Inference:
             raise ValueError("inference is for evaluation; call network.eval() first.")
         if record is not None and (nodes is not None or self._part[1] > 1):
             raise ValueError("orderings are recorded of all nodes, by one process.")
+        sorting = self.network.num_orderings
+        if orderings is not None and len(orderings) != sorting:
+            raise ValueError(f"orderings has {len(orderings)} entries, but there are {sorting} GOAT layers.")
         wanted = self._wanted(nodes)
-        states = self._rows(self.network.encode, self.x, wanted[0]) if self.network.encoder is not None else self.x
-        replay = iter(orderings or [])
+        states = self._rows(self.network.encode, self.x, wanted[0]) if self.network.encodes else self.x
+        replay = iter([None] * sorting if orderings is None else orderings)
         for number, layer in enumerate(self.network.layers):
             sorts = isinstance(layer, GOATConv)
-            held = next(replay, None) if sorts else None
+            held = next(replay) if sorts else None
             states = self._layer(number, states, wanted[number + 1], held, record if sorts else None)
         if self.network.output is not None:
             states = self._rows(self.network.decode, states, wanted[-1])
@@ -87,7 +97,10 @@ class Inference:
     def _layer(
         self, number: int, states: Tensor, nodes: Tensor, held: Ordering | None, record: list[Ordering] | None
     ) -> Tensor:
-        weight = next(self.network.parameters())
+        layer, weight = self.network.layers[number], next(self.network.parameters())
+        sorts = layer if isinstance(layer, GOATConv) else None
+        closed = sorts is not None and sorts.add_self_loops
+        selects = sorts is not None and sorts.max_neighbors is not None and sorts.neighbor_selection == "random"
         device, kind = weight.device, weight.dtype
         degrees = KINDS[self.network.options.kinds[number]].whole == "degree"
         out: Tensor | None = None
@@ -101,7 +114,7 @@ class Inference:
                 states[block.n_id].to(device, kind),
                 block.edge_index.to(device),
                 None if self.edge_attr is None else self.edge_attr[block.e_id].to(device, kind),
-                ordering=None if held is None else self.blocks.take(held, block).to(device),
+                ordering=None if held is None else self.blocks.take(held, block, closed).to(device),
                 return_ordering=record is not None,
                 part=Part(block.n_id.to(device), degree),
             )
@@ -109,7 +122,8 @@ class Inference:
             out = here.new_zeros(states.size(0), here.size(1)) if out is None else out
             out[block.nodes] = here
             if ordering is not None:
-                given.append(self.blocks.give(ordering.to("cpu"), block))
+                before = sum(int(sizes.sum()) for sizes, *_ in given) if selects else None
+                given.append(self.blocks.give(ordering.to("cpu"), block, closed, before))
         if record is not None:
             sizes, *rest = zip(*given, strict=True)
             ptr = torch.cat([torch.zeros(1, dtype=torch.long), *sizes]).cumsum(0)

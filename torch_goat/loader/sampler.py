@@ -87,7 +87,7 @@ class NeighborSampler(BaseSampler):
             raise ValueError("edges with times were given, which this sampler does not look at; leave them out.")
         ends = torch.cat([inputs.row, inputs.col]).numpy()
         with torch.random.fork_rng(devices=[]):  # PyG draws negative edges from PyTorch's generator
-            torch.manual_seed(int(batch_key(self.seed, ends)[0] >> np.uint64(1)))
+            torch.default_generator.manual_seed(int(batch_key(self.seed, ends)[0] >> np.uint64(1)))  # no other device's
             return edge_sample(inputs, self._sample, self.num_nodes, False, None, neg_sampling)
 
     def _sample(self, seeds: Tensor, seed_time: None = None) -> SamplerOutput:

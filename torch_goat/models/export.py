@@ -13,9 +13,15 @@ def export_program(network: Network) -> ExportedProgram:
 
     Args:
         network: The network, put into evaluation. Layers that draw orders at random (sage-lstm, janossy) and the
-            backend ``"reference"``, a loop over the nodes, cannot be exported.
+            backend ``"reference"``, a loop over the nodes, cannot be exported; nor can a selection of neighbours
+            (``max_neighbors``), whose number nobody knows before, or a GOAT layer without self loops.
     """
     kinds = set(network.options.kinds)
+    if network.options.max_neighbors or not network.options.add_self_loops:
+        raise ValueError(
+            f"a network with max_neighbors={network.options.max_neighbors} and add_self_loops="
+            f"{network.options.add_self_loops} cannot be exported; leave both at their defaults."
+        )
     if kinds & {"sage-lstm", "janossy"} or network.options.backend == "reference":
         raise ValueError(
             f"a network of {' -> '.join(network.options.kinds)} with the backend {network.options.backend!r} cannot be "

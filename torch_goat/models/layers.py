@@ -7,7 +7,7 @@ A kind is a function that builds the layer for its place in a network. What the 
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -73,6 +73,13 @@ class Sampled(NamedTuple):
         return Part(self.n_id[:read], None if self.degree is None else self.degree[:read]), targets, edges
 
 
+@cache
+def _by_keyword(build: Callable[..., Module]) -> frozenset[str]:
+    """What a function takes by keyword alone."""
+    parameters = inspect.signature(build).parameters.values()
+    return frozenset(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+
+
 class Kind(NamedTuple):
     """A kind of layer."""
 
@@ -87,8 +94,7 @@ class Kind(NamedTuple):
     @property
     def reads(self) -> frozenset[str]:
         """The options that the layer reads."""
-        parameters = inspect.signature(self.build).parameters.values()
-        return self.more.union(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
+        return self.more | _by_keyword(self.build)
 
 
 class NodeLinear(Linear):

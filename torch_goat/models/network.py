@@ -1,6 +1,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Module, ModuleList
@@ -89,6 +90,8 @@ class Network(Module):
             return_orderings: Whether to return ``(out, orderings)``.
             sampled: How the graph was sampled from a larger one; then the output is that of the batch's own nodes.
         """
+        if edge_index.dtype == torch.int32:  # with which PyTorch's own gather and scatter go wrong
+            edge_index = edge_index.long()
         if x.dim() != 2 or x.size(1) != self.in_channels:
             raise ValueError(f"x must have shape [nodes, {self.in_channels}], got {list(x.shape)}.")
         shape = None if edge_attr is None else list(edge_attr.shape)
@@ -126,8 +129,15 @@ class Network(Module):
         x = self.decode(x)
         return (x, used) if return_orderings else x
 
+    @property
+    def encodes(self) -> bool:
+        """Whether the first layer reads something other than the input itself."""
+        return self.encoder is not None or self.options.input_gain != 1
+
     def encode(self, x: Tensor) -> Tensor:
         """What the first layer reads."""
+        if self.options.input_gain != 1:
+            x = self.options.input_gain * x
         return x if self.encoder is None else self.encoder(x)
 
     def decode(self, x: Tensor) -> Tensor:

@@ -1,10 +1,11 @@
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal, get_args, get_origin, get_type_hints
 
 from torch_goat.models.layers import AGGREGATORS, KINDS, SCALERS
 from torch_goat.sequence import BACKENDS
-from torch_goat.settings import nearest
+from torch_goat.settings import check_types, make_plain, nearest
 
 _SMALLEST = {
     "input_channels": 0,
@@ -15,7 +16,16 @@ _SMALLEST = {
     "max_neighbors": 0,
     "permutations": 1,
 }
-_OF_EVERY_NETWORK = {"name", "input_channels", "num_layers", "last_channels", "last", "dropout", "residual"}
+_OF_EVERY_NETWORK = {
+    "name",
+    "input_gain",
+    "input_channels",
+    "num_layers",
+    "last_channels",
+    "last",
+    "dropout",
+    "residual",
+}
 _OF_HEADS = {"heads", "head_pooling"}  # the last layer has one head
 
 
@@ -30,6 +40,8 @@ class ModelOptions:
 
     Args:
         name: The kind of the layers, a key of :data:`torch_goat.models.MODELS`.
+        input_gain: What the input is multiplied by. Features whose rows sum to one are small, and with them all that a
+            network makes of them until its weights have grown, against which weight decay works.
         input_channels: The width of the encoder; there is none if 0.
         hidden_channels: The width of a layer, of one head where there are heads.
         num_layers: The number of layers.
@@ -66,6 +78,7 @@ class ModelOptions:
     """
 
     name: str = "goat"
+    input_gain: float = 1.0
     input_channels: int = 0
     hidden_channels: int = 8
     num_layers: int = 2
@@ -96,7 +109,9 @@ class ModelOptions:
     backend: str = "auto"
 
     def __post_init__(self) -> None:
+        make_plain(self)
         self._check_values()
+        check_types(self)
         self._check_read()
         self._check_together()
 
@@ -140,7 +155,7 @@ class ModelOptions:
         _check_known("aggregators", self.aggregators, AGGREGATORS)
         _check_known("scalers", self.scalers, SCALERS)
         _check_known("backend", [self.backend], BACKENDS)
-        for name, hint in get_type_hints(type(self)).items():
+        for name, hint in _HINTS.items():
             if get_origin(hint) is Literal:
                 _check_known(name, [getattr(self, name)], get_args(hint))
             elif get_origin(hint) is tuple and not getattr(self, name):
@@ -148,6 +163,8 @@ class ModelOptions:
         for name, smallest in _SMALLEST.items():
             if (value := getattr(self, name)) < smallest:
                 raise ValueError(f"{name} must be at least {smallest}, got {value}.")
+        if not 0 < self.input_gain < math.inf:
+            raise ValueError(f"input_gain must be a positive number, got {self.input_gain}.")
         if min(self.permutation_lengths) < 1:
             raise ValueError(f"permutation_lengths must be at least 1 each, got {list(self.permutation_lengths)}.")
         for name in ("dropout", "attention_dropout", "state_dropout"):
@@ -180,6 +197,9 @@ class ModelOptions:
                     f"{name}={width} is odd, but a bidirectional RNN gives each direction half of it; choose an even "
                     f"width or bidirectional=false."
                 )
+
+
+_HINTS = get_type_hints(ModelOptions)
 
 
 def _check_known(name: str, values: Iterable[str], known: Iterable[str]) -> None:

@@ -18,7 +18,8 @@ def kendall_tau(first: Tensor, second: Tensor, ptr: Tensor) -> Tensor:
     length = ptr.diff()  # [T]
     # Where each token of `first` stands in `second`: two orders agree when this rises.
     place = torch.arange(num_tokens, device=ptr.device).expand(heads, -1)
-    value = torch.empty_like(first).scatter_(1, second, place).gather(1, first)
+    last = int(torch.stack([first.max(), second.max()]).max()) if num_tokens else -1  # more where some were left out
+    value = first.new_empty(heads, last + 1).scatter_(1, second, place).gather(1, first)
     target = torch.repeat_interleave(length, output_size=num_tokens)
     value = value - ptr[target]  # [K, E], 0 .. length - 1 within a run
     run = target + torch.arange(heads, device=ptr.device).view(-1, 1) * length.numel()  # [K, E]

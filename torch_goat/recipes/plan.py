@@ -71,7 +71,10 @@ def experiment(
     """Some settings on a column's graph or split of this repetition; where there are fewer, they come in turn."""
     dataset, split = recipe.columns[column].dataset, recipe.columns[column].split
     count = DATASETS[dataset].splits[split or DATASETS[dataset].default_split]
-    return Experiment(dataset, split, repetition % count, repetition, model, training)
+    try:
+        return Experiment(dataset, split, repetition % count, repetition, model, training)
+    except ValueError as error:
+        raise SettingsError(f"{recipe.title!r} has an impossible run of {model.name} on {column}: {error}") from None
 
 
 def choose(what: str, names: Iterable[str], known: Iterable[str]) -> list[str]:

@@ -66,7 +66,7 @@ def _beside(rows: Sequence[Row]) -> str:
         way = f"{abs(difference):.3g} {'above' if difference >= 0 else 'below'}"
     overlap = best.low <= second.high and second.low <= best.high
     doubt = "; their intervals overlap" if overlap else ""
-    place = f", the best of the {len(others)} others on these nodes" if len(others) > 1 else ""
+    place = f", the best of the {len(others)} others" if len(others) > 1 else ""
     return f", {way} {second.label}{place}{doubt}."
 
 

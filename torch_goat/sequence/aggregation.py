@@ -2,7 +2,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn.aggr import Aggregation
 
-from torch_goat.checks import check_range
+from torch_goat.checks import check_ptr, check_range
 from torch_goat.sequence.rnn import RaggedRNN
 
 
@@ -50,15 +50,20 @@ class RNNAggregation(Aggregation):
         if dim not in (-2, 0):
             raise ValueError(f"RNNAggregation aggregates over dimension 0 (or -2), got dim={dim}.")
         if ptr is not None:
+            check_ptr(ptr, x.size(0))
             source = torch.arange(x.size(0), device=x.device)
         else:
             assert index is not None  # Aggregation.__call__ sees to both
             assert dim_size is not None
+            if index.shape != x.shape[:1]:
+                raise ValueError(
+                    f"index must have one entry for each of the {x.size(0)} elements, got shape {list(index.shape)}."
+                )
             check_range("index", index, dim_size)
             source = torch.argsort(index, stable=True)
             ptr = index.new_zeros(dim_size + 1)
             torch.cumsum(torch.bincount(index, minlength=dim_size), dim=0, out=ptr[1:])
-        return self.read(x, source, ptr)
+        return self._read(x, source, ptr)
 
     def read(self, x: Tensor, source: Tensor, ptr: Tensor) -> Tensor:
         """Aggregates rows that may stand in many groups; each is projected once, however often it is read.
@@ -68,6 +73,13 @@ class RNNAggregation(Aggregation):
             source: Which of them stands at each place of the groups ``[E]``.
             ptr: Group ``g`` owns the places ``ptr[g]`` to ``ptr[g + 1]`` ``[G + 1]``.
         """
+        if source.dim() != 1:
+            raise ValueError(f"source must be a vector, got shape {list(source.shape)}.")
+        check_range("source", source, x.size(0))
+        check_ptr(ptr, source.numel())
+        return self._read(x, source, ptr)
+
+    def _read(self, x: Tensor, source: Tensor, ptr: Tensor) -> Tensor:
         return self.rnn(x.unsqueeze(1), source.unsqueeze(0), None, ptr).squeeze(1)
 
     def as_torch(self) -> torch.nn.RNNBase:

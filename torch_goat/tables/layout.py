@@ -72,7 +72,7 @@ def notes(table: ResultTable) -> list[str]:
 
 
 def _waiting(table: ResultTable) -> list[str]:
-    """Which cells are empty because nobody has asked for them."""
+    """Which cells are not complete because nobody has asked for them."""
     columns: dict[str, list[str]] = {}  # by the names of the rows
     for column, head in table.headings.items():
         rows = ", ".join(row for row in table.labels if (row, column) in table.waiting)

@@ -7,6 +7,7 @@ from torch_goat import settings
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
 from torch_goat.training import Experiment, Result, RunError, finished
+from torch_goat.training.folder import difference
 
 
 class Planned(Protocol):
@@ -35,11 +36,11 @@ class Ledger:
         self.path = folder.with_name(folder.name + ".jsonl")
         self._lines: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         if self.path.exists():
-            for number, line in enumerate(self.path.read_text(encoding="utf-8").splitlines(), 1):
+            for number, line in enumerate(self.path.read_bytes().splitlines(), 1):
                 try:
                     entry = json.loads(line)
-                    self._lines[entry["folder"]] = entry["experiment"], entry["result"]
-                except (ValueError, KeyError, TypeError):
+                    self._lines[entry["folder"]] = dict(entry["experiment"]), _checked(entry["result"])
+                except (ValueError, KeyError, TypeError, AttributeError):
                     raise RunError(
                         f"{self.path}, line {number}: not a result; remove the line to run it again."
                     ) from None
@@ -52,8 +53,15 @@ class Ledger:
             experiment, result = self._lines[name]
             if name not in self._read:
                 self._read[name] = _experiment(experiment)
-            if self._read[name] == run.experiment:
+            there = self._read[name]
+            if there == run.experiment:
                 return Result(**result)
+            if there is not None:
+                what = difference(there, run.experiment)
+                raise RunError(
+                    f"{self.path} has another experiment for {name} ({what}); choose another folder, or remove its "
+                    "line to run it again."
+                )
         return finished(run.experiment, self.folder / run.folder)
 
     def is_missing(self, run: Planned) -> bool:
@@ -102,6 +110,14 @@ class Ledger:
             for folder, (experiment, result) in found.items()
         )
         write_atomic(self.path, "".join(f"{line}\n" for line in lines))
+
+
+def _checked(result: dict[str, Any]) -> dict[str, Any]:
+    """Refuses what is not the result of a run."""
+    metrics = Result(**result).metrics
+    if not all(isinstance(value, float | int) for split in ("val", "test") for value in metrics[split].values()):
+        raise ValueError("a metric is no number")
+    return result
 
 
 def _experiment(table: dict[str, Any]) -> Experiment | None:

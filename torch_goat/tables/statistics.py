@@ -48,5 +48,15 @@ def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | No
     differences = differences[differences != 0]  # equal runs speak for neither
     if len(differences) < 2:
         return 1.0  # a single sign is as extreme as the other
-    exact = stats.PermutationMethod(n_resamples=2**EXACT_PAIRS)  # goes through all signs if there are no more
-    return float(stats.wilcoxon(differences, method=exact if len(differences) <= EXACT_PAIRS else "auto").pvalue)
+    if len(differences) > EXACT_PAIRS:
+        return float(stats.wilcoxon(differences).pvalue)
+
+    def rank_sum(signed: np.ndarray, axis: int) -> np.ndarray:
+        return np.sum(stats.rankdata(np.abs(signed), axis=axis) * np.sign(signed), axis=axis)
+
+    everything = 2**EXACT_PAIRS  # all signs are gone through if there are no more
+    return float(
+        stats.permutation_test(
+            (differences,), rank_sum, permutation_type="samples", vectorized=True, n_resamples=everything
+        ).pvalue
+    )

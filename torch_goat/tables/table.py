@@ -111,7 +111,7 @@ class ResultTable:
         baselines: How the rows are called that others are tested against, by name.
         entries: Its cells by row and column.
         lacking: The columns that have empty cells because their data are not here.
-        waiting: The cells that are empty because they are run on demand.
+        waiting: The cells that are not complete because they are run on demand.
         search: How the settings of the cells were found.
         devices: How many runs were done on which device.
     """
@@ -164,7 +164,13 @@ def tabulate(
         entries |= {(row, column): entry for row, entry in cells.items()}
     labels = {name: row.label for name, row in recipe.rows.items()}
     baselines = {name: label for name, label in labels.items() if not recipe.rows[name].ours}
-    open_columns = {column for (_, column), entry in entries.items() if len(entry.values) < entry.planned}
+    waiting = {
+        cell
+        for cell, entry in entries.items()
+        if recipe.is_on_demand(*cell) and len(entry.values) < max(1, entry.planned)
+    }
+    short = {cell for cell, entry in entries.items() if len(entry.values) < max(1, entry.planned)}
+    open_columns = {column for _, column in short - waiting}
     return ResultTable(
         recipe.title,
         headings,
@@ -172,7 +178,7 @@ def tabulate(
         baselines,
         entries,
         lacking=open_columns.intersection(lacking),
-        waiting={cell for cell, entry in entries.items() if recipe.is_on_demand(*cell) and not entry.values},
+        waiting=waiting,
         search=recipe.search,
         devices=devices or {},
     )

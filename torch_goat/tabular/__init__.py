@@ -1,6 +1,5 @@
 """A graph of one's own: tables of nodes and edges as a graph to train on, and new ones to predict on."""
 
-import copy
 import os
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ def load_tables(tables: Tables, index: int = 0) -> "OwnGraph":
     """
     _need_pandas()
     found = _load(tables, index, tuple(_stamp(path) for path in (tables.nodes, tables.edges)))
-    return found._replace(data=copy.copy(found.data))
+    return found._replace(data=found.data.clone())
 
 
 @lru_cache(maxsize=1)  # the runs of one process tend to follow each other on one graph

@@ -140,8 +140,8 @@ def _number(name: str, values: np.ndarray) -> Column:
     mean, scale = float(known.mean()), float(known.std())
     if np.isin(known, (0, 1)).all():
         return Column(name, "flag", mean=mean, missing=bool(gone.any()))
-    if scale <= 1e-12 * max(1.0, abs(mean)):
-        scale = 1.0
+    if scale <= 1e-14 * max(1.0, abs(mean)):
+        mean, scale = float(known[0]), 1.0  # the mean itself is off by what rounding left
     return Column(name, "number", mean=mean, scale=scale, missing=bool(gone.any()))
 
 

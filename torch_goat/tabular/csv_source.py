@@ -15,6 +15,7 @@ from torch_goat.tabular.source import MISSING, MOSTLY, Source
 
 SEPARATORS: Final = (",", ";", "\t", "|")
 _NAMES: Final = {"\t": "tabs", ";": "semicolons", "|": "bars"}
+_THOUSANDS: Final = r"[+-]?[1-9]\d{0,2}(,\d{3})+"
 _SAMPLE: Final = 1000  # rows by which it is guessed what is a number
 
 
@@ -42,22 +43,32 @@ class CSVSource(Source):
         known = {name: [""] if name in names else list(MISSING) for name in self.columns}
         sample = self._parse({"dtype": str, "nrows": _SAMPLE, "na_values": known})
         free = [name for name in self.columns if name not in text and name not in names]
-        decimal = "."
-        if self._separator == ";" and any(
-            not _numeric(sample[name]) and _numeric(sample[name].str.replace(",", ".", regex=False)) for name in free
-        ):
-            decimal = ","
-            sample = sample.apply(lambda column: column.str.replace(",", ".", regex=False))
+        with_commas = [name for name in self.columns if name not in names and self._has_commas(sample[name])]
+        if with_commas:
+            sample = sample.apply(_with_points)
         as_text = [name for name in self.columns if name not in free or not _numeric(sample[name])]
-        return self._parse(
+        decimal = "," if with_commas else "."
+        frame = self._parse(
             {"dtype": dict.fromkeys(as_text, str), "na_values": known, "decimal": decimal, "low_memory": False}
         )
+        for name in with_commas:
+            if name in text:  # what reads it may take it for numbers
+                frame[name] = _with_points(frame[name])
+        return frame
 
     def line(self, row: int) -> int:
         for number, (line, _) in enumerate(_records(self._text, self._separator)):
             if number == row + 1:
                 return line
         return row + 2
+
+    def _has_commas(self, column: pd.Series) -> bool:
+        """Whether a column of texts is one of numbers with a decimal comma."""
+        if self._separator == "," or _numeric(column) or not _numeric(_with_points(column)):
+            return False
+        commas = column[column.str.contains(",", na=False)]
+        # Semicolons are there to make room for decimal commas; elsewhere 1,500 may be a thousand and a half.
+        return self._separator == ";" or not commas.str.fullmatch(_THOUSANDS).all()
 
     def _parse(self, options: dict) -> pd.DataFrame:
         """The rows below the header, by pandas."""
@@ -122,6 +133,10 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
         if len(row) > 1 or (row and row[0].strip()):
             yield line, row
         line = reader.line_num + 1
+
+
+def _with_points(column: pd.Series) -> pd.Series:
+    return column.str.replace(",", ".", regex=False)
 
 
 def _numeric(column: pd.Series) -> bool:

@@ -75,6 +75,8 @@ def write_tables(data: Data, folder: Path, *, force: bool = False) -> Tables:
     nodes = pd.DataFrame(_plain(data.x).numpy(), columns=[f"x{number}" for number in range(data.x.size(1))])
     nodes.insert(0, "id", numbers.numpy())
     nodes["label"] = _plain(data.y.view(data.num_nodes)).numpy()
+    if task == "classification":
+        nodes["label"] = nodes["label"].astype("Int64").mask(nodes["label"] < 0)  # empty: no class is known
     split = pd.Series("", index=nodes.index)
     for part in ("train", "val", "test"):
         split[data[f"{part}_mask"].numpy()] = part

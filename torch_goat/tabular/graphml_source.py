@@ -85,7 +85,9 @@ class _Reader:
 
     def _source(self, kind: str, first: list[str]) -> GraphMLSource:
         columns = first + [column for purpose, column in self.keys.values() if purpose in (kind, "all")]
-        defaults = {self.keys[key][1]: value for key, value in self.defaults.items() if self.keys[key][0] == kind}
+        defaults = {
+            self.keys[key][1]: value for key, value in self.defaults.items() if self.keys[key][0] in (kind, "all")
+        }
         rows = [defaults | row for row in self.rows[kind]]
         return GraphMLSource(self.path, rows, self.lines[kind], columns, self.directed)
 
@@ -103,6 +105,9 @@ class _Reader:
         elif name == "hyperedge":
             self._refuse("there is a hyperedge; replace it by edges between two nodes")
         elif name in self.rows:
+            if name == "edge" and attributes.get("directed") == ("false" if self.directed else "true"):
+                kinds = ("undirected", "directed") if self.directed else ("directed", "undirected")
+                self._refuse("the edge is {}, but the graph is {}; make all edges of one kind".format(*kinds))
             wanted = (ID,) if name == "node" else (SOURCE, DESTINATION)
             self.rows[name].append({column: self._need(attributes, column, name) for column in wanted})
             self.lines[name].append(self.parser.CurrentLineNumber)

@@ -1,6 +1,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from torch_goat.settings import check_types, make_plain
+
 Task = Literal["classification", "regression"]
 
 
@@ -47,6 +49,8 @@ class Tables:
     digest: str = ""
 
     def __post_init__(self) -> None:
+        make_plain(self)
+        check_types(self)
         if not (self.train > 0 and self.val > 0 and self.train + self.val < 1):
             raise ValueError(
                 f"train = {self.train} and val = {self.val} are impossible; both must be above 0, and together below "

@@ -102,7 +102,9 @@ def _column(source: Source, given: str, usual: Sequence[str], place: int) -> str
 def _ids(source: Source, ids: pd.Series, before: Sequence[str]) -> list[str]:
     gone = ids.isna().to_numpy()
     if gone.any():
-        raise TableError(f"{source.where(first_row(gone), str(ids.name))}: the node has no name.")
+        raise TableError(
+            f"{source.where(first_row(gone), str(ids.name))}: the node has no name; give it one or delete the row."
+        )
     twice = ids.duplicated().to_numpy()
     if twice.any():
         row = first_row(twice)

@@ -84,6 +84,6 @@ class Source(ABC):
 
     def near(self, column: str) -> str:
         """The most similar column, or some of them all."""
-        known = self.columns if len(self.columns) <= 20 else (*self.columns[:20], "...")
+        known, more = self.columns[:20], ", ..." if len(self.columns) > 20 else ""
         close = nearest(column, self.columns)
-        return close if "did you mean" in close else f"; it has {', '.join(known)}."
+        return close if "did you mean" in close else f"; it has {', '.join(map(repr, known))}{more}."

@@ -120,14 +120,15 @@ def _check_same(experiment: Experiment, folder: Path) -> None:
         there = settings.read(Experiment, folder / CONFIG)
     except settings.SettingsError as error:
         raise RunError(f"{folder} holds a run of another version; choose another folder ({error})") from None
-    if there == experiment:
-        return
-    old, new = (dict(_leaves(settings.to_table(one), "")) for one in (there, experiment))
+    if there != experiment:
+        raise RunError(f"{folder} holds another experiment ({difference(there, experiment)}); choose another folder.")
+
+
+def difference(there: Experiment, here: Experiment) -> str:
+    """``"training.epochs = 3 there, 4 here"``, of two experiments that are not equal."""
+    old, new = (dict(_leaves(settings.to_table(one), "")) for one in (there, here))
     key = next(key for key in [*new, *old] if new.get(key) != old.get(key))
-    raise RunError(
-        f"{folder} holds another experiment ({key} = {old.get(key)!r} there, {new.get(key)!r} here); choose another "
-        "folder."
-    )
+    return f"{key} = {old.get(key)!r} there, {new.get(key)!r} here"
 
 
 def _leaves(table: dict[str, Any], section: str) -> Iterator[tuple[str, Any]]:

@@ -11,6 +11,7 @@ from torch_geometric.data import Data
 from torch_goat import datasets, models, settings
 from torch_goat.datasets import DATASETS
 from torch_goat.loader import open_graph
+from torch_goat.loader.csc import edges_of
 from torch_goat.settings import nearest
 from torch_goat.tabular import Schema, load_tables
 from torch_goat.training.folder import CONFIG, RESULT, SCHEMA, WEIGHTS, RunError, reading
@@ -31,11 +32,13 @@ class NamedGraph(NamedTuple):
 
     def node(self, name: str) -> int:
         """The number of a node, from 0."""
+        name = str(name)
         try:
             return self.ids.index(name)
         except ValueError:
             close = nearest(name, self.ids) if len(self.ids) <= 100_000 else "."
-            close = close if "did you mean" in close else "."  # the list of all nodes helps nobody
+            if "did you mean" not in close:  # the list of all nodes helps nobody
+                close = f", whose nodes are {', '.join(self.ids[:3])}{', ...' if len(self.ids) > 3 else ''}; name one."
             raise settings.SettingsError(f"there is no node {name!r} in the graph{close}") from None
 
 
@@ -69,6 +72,7 @@ class Run:
             return NamedGraph(own.data, own.ids, schema.classes, schema.target, schema.target_mean, schema.target_scale)
         if one.graph:
             data = open_graph(one.graph)
+            data = Data(**data.to_dict() | {"edge_index": edges_of(data)})
             classes = 0 if data.y.is_floating_point() else self.network.out_channels
         else:
             data = datasets.load(one.dataset, split=one.split, index=one.index, data_dir=data_dir)

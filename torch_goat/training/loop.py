@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import Module, RNNBase
 from torch.nn.parameter import UninitializedParameter
 
-from torch_goat.checks import checks_enabled, set_checks
+from torch_goat.checks import check_finite, checks_enabled, set_checks
 from torch_goat.ordering import Ordering
 from torch_goat.sequence import RaggedRNN
 from torch_goat.training.epoch_graph import EpochGraph
@@ -116,6 +116,7 @@ class Loop:
     def predict(self) -> Tensor:
         """The output of the best weights so far, which the network then has ``[N, C]``."""
         if not self.best:
+            check_finite("data.x", self.task.data.x)
             raise ValueError(
                 f"the validation {self.options.stop_on} was never a finite number in {len(self.epochs)} epochs; "
                 f"lower the learning rate ({self.options.learning_rate}) or clip the gradient."

@@ -22,7 +22,7 @@ from torch_goat.models.layers import KINDS, Sampled
 from torch_goat.ordering import Ordering
 from torch_goat.settings import SettingsError
 from torch_goat.training.options import TrainingOptions
-from torch_goat.training.passes import Step
+from torch_goat.training.passes import Step, converter
 from torch_goat.training.task import Task
 
 
@@ -79,12 +79,12 @@ class MiniBatches:
         self, task: Task, network: Module, options: TrainingOptions, fabric: Any, seed: int, workers: int
     ) -> None:
         self._task, self._network, self._fabric, self._seed = task, network, fabric, seed
-        self._convert = fabric.strategy.precision.convert_input
+        self._convert = converter(fabric)
         self._rank, self._world = fabric.global_rank, fabric.world_size
         nodes = task.train_nodes
         self._batches = SeedBatches(nodes.numel(), options.batch_size, seed, self._rank, self._world)
         layers = len(network.layers) if isinstance(network, Network) else 0
-        fanout = options.fanout or (-1,) * (layers or 1)
+        fanout = options.fanout or (-1,) * (layers or _hops(network))
         check_fanout_length(fanout, layers)
         self._reads_edges = bool(getattr(network, "edge_dim", 0))
         graph = _inputs(task.data, self._reads_edges)
@@ -199,6 +199,17 @@ def check_fanout_length(fanout: tuple[int, ...], layers: int) -> None:
             f"fanout = {','.join(map(str, fanout))} has {len(fanout)} numbers, but the network has {layers} layers; "
             "name one for each."
         )
+
+
+def _hops(network: Module) -> int:
+    """How many hops a network that is none of ours reads, if it says so as PyG's do."""
+    hops = getattr(network, "num_layers", 0)
+    if not isinstance(hops, int) or hops < 1:
+        raise SettingsError(
+            f"how many hops {type(network).__name__} reads is not known; name the neighbours of each, as fanout = [-1, "
+            "-1] for all of two hops."
+        )
+    return hops
 
 
 def number_for(seed: int, *parts: int) -> int:

@@ -4,6 +4,7 @@ from typing import Literal
 
 from torch_goat.loader.sampler import check_fanout
 from torch_goat.models.options import ModelOptions
+from torch_goat.settings import check_types, make_plain
 from torch_goat.tabular import Tables
 
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true"]
@@ -54,6 +55,8 @@ class TrainingOptions:
     orderings_files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        make_plain(self)
+        check_types(self)
         if self.epochs < 1:
             raise ValueError(f"epochs = {self.epochs} is impossible; it must be at least 1.")
         if not 0 < self.learning_rate < math.inf:
@@ -109,6 +112,8 @@ class Experiment:
     graph: str = ""
 
     def __post_init__(self) -> None:
+        make_plain(self)
+        check_types(self)
         if self.index < 0:
             raise ValueError(f"index = {self.index} is impossible; graphs and splits are counted from 0.")
         if len(self.training.fanout) not in (0, self.model.num_layers):

@@ -34,6 +34,16 @@ class Passes(Protocol):
         """An input of the model."""
 
 
+def converter(fabric: Any) -> Callable[[Any], Tensor]:
+    """What gives features the type that is trained in, whatever type they come in.
+
+    Args:
+        fabric: Lightning Fabric.
+    """
+    kind = fabric.strategy.precision.convert_input(torch.zeros(1)).dtype
+    return lambda value: value.to(kind)
+
+
 class WholeGraph:
     """Full batches: one step an epoch, on all nodes.
 
@@ -47,7 +57,7 @@ class WholeGraph:
     def __init__(self, task: Task, network: Module, fabric: Any, orderings: Sequence[Ordering] | None) -> None:
         self._task, self._replay = task, {} if orderings is None else {"orderings": orderings}
         edges = (task.edge_attr,) if getattr(network, "edge_dim", 0) else ()  # for a network that says it reads them
-        convert = fabric.strategy.precision.convert_input  # once, not in every epoch
+        convert = converter(fabric)  # once, not in every epoch
         self._inputs = (convert(task.x), task.edge_index, *map(convert, edges))
 
     def steps(self, epoch: int) -> Iterator[Step]:
