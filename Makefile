@@ -54,8 +54,9 @@ postgres: .venv/test,postgres
 fuzz: .venv/test
 	$(BIN)/python -m tests.tabular.fuzz --minutes 10
 
+# -E reads every page again: a page that an earlier build left unread would hide what has become wrong in the code.
 docs: .venv/docs
-	$(BIN)/sphinx-build -q -W --keep-going -b html docs build/docs
+	$(BIN)/sphinx-build -q -E -W --keep-going -b html docs build/docs
 	@echo "Open build/docs/index.html"
 
 bench: .venv/bench

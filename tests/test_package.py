@@ -66,3 +66,8 @@ def test_import_stays_light() -> None:
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_names_that_are_imported_late_are_listed() -> None:
+    assert set(torch_goat.__all__) <= set(dir(torch_goat))
+    assert all(hasattr(torch_goat, name) for name in torch_goat.__all__)

@@ -22,6 +22,11 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(_HOMES[name]), name)
 
 
+def __dir__() -> list[str]:
+    """The names that are not imported yet belong to the module too: completion and the API reference list them."""
+    return sorted(globals().keys() | _HOMES.keys())
+
+
 def load(folder: str | Path) -> "Network":
     """The trained network of a run folder, with its best weights, in evaluation, on the CPU.
 
