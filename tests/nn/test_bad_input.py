@@ -56,6 +56,12 @@ def test_residual_without_targets_is_refused() -> None:
         conv((torch.ones(3, 5), None), EDGES, size=(3, 3))
 
 
+def test_numbers_of_one_set_of_nodes_are_refused_for_two() -> None:
+    conv = GOATConv((5, 3), 4, add_self_loops=False, max_neighbors=1).eval()
+    with pytest.raises(ValueError, match=r"n_id numbers the nodes of one set, but in_channels=\(5, 3\) means two"):
+        conv((torch.ones(3, 5), torch.ones(3, 3)), EDGES, n_id=torch.arange(3))
+
+
 def test_checks_can_be_switched_off() -> None:
     x = torch.full((3, 5), torch.nan)
     set_checks(False)

@@ -128,6 +128,14 @@ def test_different_node_sets(targets: bool, attention: str) -> None:
     assert sorted(ordering.neighbors(1).tolist()) == [3, 3]
 
 
+@pytest.mark.parametrize("selection", ["random", "top"])
+def test_no_node_of_another_set_is_the_node_itself(selection: str) -> None:
+    conv = GOATConv((5, 3), 4, add_self_loops=False, max_neighbors=2, neighbor_selection=selection)
+    edge_index = torch.tensor([[0, 1, 2, 3, 0, 1, 2, 3], [0, 0, 0, 0, 5, 5, 5, 5]])  # source 0 is not target 0
+    _, ordering = conv((torch.randn(4, 5), torch.randn(6, 3)), edge_index, return_ordering=True)
+    assert ordering.ptr.diff().tolist() == [2, 0, 0, 0, 0, 2]
+
+
 def test_a_pair_with_self_loops_is_refused() -> None:
     with pytest.raises(ValueError, match=r"in_channels=\(5, 3\) means that.*add_self_loops=False"):
         GOATConv((5, 3), 4)

@@ -22,10 +22,17 @@ class Neighborhoods(NamedTuple):
     target: Tensor  # [E], by token, ascending
     ptr: Tensor  # [T + 1], target t owns the tokens ptr[t] to ptr[t + 1]
     num_sources: int  # S
+    two_sets: bool = False  # whether sources and targets are different nodes, although both are numbered from 0
 
     @property
     def num_targets(self) -> int:
         return self.ptr.numel() - 1
+
+    @property
+    def own(self) -> Tensor:
+        """Which tokens are the target itself ``[E]``."""
+        same = self.source == self.target
+        return torch.zeros_like(same) if self.two_sets else same
 
     def keep(self, mask: Tensor) -> "Neighborhoods":
         """The same neighbourhoods with only the tokens in ``mask`` ``[E]``; the edges stay as they are."""

@@ -16,7 +16,7 @@ def keep_random(hood: Neighborhoods, k: int, fresh: bool, n_id: Tensor | None = 
             numbers of an edge alone, so that it is the same on every device and whatever the rest of the graph is.
         n_id: The numbers of the nodes in the graph that this is a part of ``[N]``; a fixed draw goes by these.
     """
-    own = hood.source == hood.target
+    own = hood.own
     shuffled = random_order(hood, fresh, n_id=n_id)
     keep = torch.empty_like(own)
     keep[shuffled] = _rank_of_others(own[shuffled], hood.target, hood.ptr) < k
@@ -46,7 +46,7 @@ def keep_top(hood: Neighborhoods, token: Tensor, k: int) -> Tensor:
 
     Every head keeps the same number for a target, though not the same neighbours.
     """
-    own = (hood.source == hood.target)[token]  # [K, E]
+    own = hood.own[token]  # [K, E]
     return own | (_rank_of_others(own, hood.target, hood.ptr) < k)
 
 

@@ -213,7 +213,7 @@ class GOATConv(MessagePassing):
                 still computed from the present weights.
             size: The numbers of sources and targets, where ``x`` does not say.
             n_id: The numbers of the sources in the graph that this is a part of; a random selection of neighbours in
-                evaluation goes by these and is then that of the whole graph.
+                evaluation goes by these and is then that of the whole graph. Not for a pair of ``in_channels``.
             return_attention_weights: Also return ``(edge_index, alpha)``: the input edges with self loops appended and
                 their coefficients before dropout ``[E, heads]``, zero where a neighbour was not selected.
             return_ordering: Also return the :class:`~torch_goat.nn.Ordering`.
@@ -221,9 +221,15 @@ class GOATConv(MessagePassing):
         Returns:
             ``out``, or ``(out, (edge_index, alpha))``, ``(out, ordering)``, ``(out, (edge_index, alpha), ordering)``.
         """
+        if n_id is not None and not isinstance(self.in_channels, int):
+            raise ValueError(
+                f"n_id numbers the nodes of one set, but in_channels={self.in_channels!r} means two; leave it out."
+            )
         x_src, x_dst, num_targets = self._states(x, size)
         edge_index, edge_attr = to_edges(edge_index, edge_attr, self.edge_dim, x_src.size(0), num_targets)
         hood = neighborhoods(edge_index, edge_attr, x_src.size(0), num_targets, self.add_self_loops)
+        if not isinstance(self.in_channels, int):
+            hood = hood._replace(two_sets=True)
         if self.max_neighbors is not None and self.neighbor_selection == "random":
             if ordering is not None:
                 raise ValueError(
