@@ -50,6 +50,11 @@ def test_bad_calls_are_refused(arguments, error, message: str) -> None:
         GOATConv(5, 4)(**({"x": torch.ones(3, 5), "edge_index": EDGES} | arguments))
 
 
+def test_a_lazy_layer_refuses_another_dtype_in_the_first_call_too() -> None:
+    with pytest.raises(TypeError, match=r"x is torch.float64, but the layer's weights are torch.float32"):
+        GOATConv(-1, 4)(torch.ones(3, 5).double(), EDGES)
+
+
 def test_residual_without_targets_is_refused() -> None:
     conv = GOATConv((5, 3), 4, add_self_loops=False, residual=True)
     with pytest.raises(ValueError, match="needs the targets' states"):

@@ -285,6 +285,17 @@ def test_lazy_width() -> None:
     assert torch.equal(lazy(x, small_graph()), conv(x, small_graph()))
 
 
+@pytest.mark.parametrize("features", [0, 3])
+@pytest.mark.parametrize("attention", ["gat", "gatv2"])
+def test_lazy_number_of_edge_features(attention: str, features: int) -> None:
+    lazy = GOATConv(5, 4, heads=2, attention=attention, edge_dim=-1)
+    x, edge_attr = torch.randn(N, 5), torch.randn(small_graph().size(1), features)
+    out = lazy(x, small_graph(), edge_attr)
+    conv = GOATConv(5, 4, heads=2, attention=attention, edge_dim=features or None)
+    conv.load_state_dict(lazy.state_dict(), strict=features > 0)
+    assert torch.equal(out, conv(x, small_graph(), edge_attr if features else None))
+
+
 @pytest.mark.parametrize("options", [{}, {"attention": "gatv2", "edge_dim": 3, "rnn": "gru"}])
 def test_copies_are_equal(options, tmp_path) -> None:
     conv, x, edge_index = GOATConv(5, 4, heads=2, residual=True, **options), torch.randn(N, 5), small_graph()

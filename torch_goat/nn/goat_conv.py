@@ -71,7 +71,8 @@ class GOATConv(MessagePassing):
         negative_slope: The slope of LeakyReLU for negative values.
         dropout: The probability of dropping a coefficient in training; it never changes the order.
         add_self_loops: Whether a node is in its own neighbourhood. Self loops that are there already are replaced.
-        edge_dim: The number of edge features; they enter the score only. A self loop gets the mean of its node's.
+        edge_dim: The number of edge features, or ``-1`` to take it from the first call; they enter the score only. A
+            self loop gets the mean of its node's.
         residual: Whether a linear map of the target's input is added to the output.
         mean_residual: Whether the mean of the neighbours' states :math:`\mathbf{W}_1 \mathbf{h}_j`, weighted by their
             coefficients, is added to the output: what GAT gives, which this layer then contains.
@@ -281,7 +282,7 @@ class GOATConv(MessagePassing):
             check_features("x[1] (targets)", x_dst, target_channels)
         weight = self.lin_src.weight
         autocast = torch.is_autocast_enabled(x_src.device.type)
-        if not is_uninitialized_parameter(weight) and x_src.dtype != weight.dtype and not autocast:
+        if x_src.dtype != weight.dtype and not autocast:
             raise TypeError(f"x is {x_src.dtype}, but the layer's weights are {weight.dtype}; convert one of them.")
 
         num_sources, num_targets = size or (None, None)

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Module, Parameter
-from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
 from torch_geometric.nn.inits import glorot
 
 from torch_goat.scores.take import take
@@ -57,7 +57,9 @@ class GATAttention(Module):
             score = score + take(of_target, target, ascending=True)
         if edge_attr is not None and self.lin_edge is not None and self.att_edge is not None:
             # w_e (W_e e) = (w_e W_e) e: no [E, K, C] in between.
-            weight = self.lin_edge.weight.view(self.heads, self.channels, -1)  # [K, C, D]
+            if is_uninitialized_parameter(self.lin_edge.weight):
+                self.lin_edge.initialize_parameters(self.lin_edge, (edge_attr,))
+            weight = self.lin_edge.weight.view(self.heads, self.channels, edge_attr.size(1))  # [K, C, D]
             score = score + (weight * self.att_edge.unsqueeze(-1)).sum(dim=1) @ edge_attr.t()
         return F.leaky_relu(score, self.negative_slope)
 
