@@ -348,6 +348,21 @@ def test_a_layer_in_bfloat16() -> None:
     assert relative_error(out, wide) < 2e-2
 
 
+@pytest.mark.parametrize("backend", ["torch", "reference"])
+def test_double_backward_is_computed_by_the_reference_and_refused_by_others(backend: str) -> None:
+    conv, x = GOATConv(5, 4, heads=2, backend=backend).double(), torch.randn(N, 5).double().requires_grad_()
+    (grad,) = torch.autograd.grad(conv(x, small_graph()).square().sum(), x, create_graph=True)
+    if backend == "torch":
+        with pytest.raises(RuntimeError, match="no second derivative; use backend='reference'"):
+            grad.square().sum().backward()
+        return
+    (curved,) = torch.autograd.grad((grad * grad.detach()).sum(), x)  # the Hessian times the gradient
+    step = 1e-5 * grad.detach()
+    ends = [(x + side * step).detach().requires_grad_() for side in (1, -1)]
+    above, below = (torch.autograd.grad(conv(end, small_graph()).square().sum(), end)[0] for end in ends)
+    assert relative_error(curved, (above - below) / 2e-5) < 1e-6
+
+
 def test_deterministic_algorithms() -> None:
     conv, x, edge_index = GOATConv(5, 4, heads=2, edge_dim=1), torch.randn(N, 5), small_graph()
     edge_attr = torch.randn(edge_index.size(1))

@@ -84,6 +84,11 @@ def test_gradients_are_those_of_finite_differences(kernel: str, small_tiles: Non
     assert torch.autograd.gradcheck(lambda z, weight: weighted_mean(kernel, z, source, weight, ptr), (z, weight))
 
 
+def test_plain_pytorch_differentiates_twice() -> None:
+    z, source, weight, ptr = example([1, 0, 3], 2, 2, 3, "torch")
+    assert torch.autograd.gradgradcheck(lambda z, weight: weighted_mean("torch", z, source, weight, ptr), (z, weight))
+
+
 @needs_triton
 def test_states_of_any_layout_and_type(small_tiles: None) -> None:
     z, source, weight, ptr = (value.detach() for value in example([3, 0, 6], 2, 3, 4, "triton"))

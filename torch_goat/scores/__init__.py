@@ -2,7 +2,7 @@
 
 from torch_goat.scores.attention import ATTENTIONS, EdgeAttention, GATAttention, GATv2Attention, build_attention
 from torch_goat.scores.coefficients import coefficients
-from torch_goat.scores.runs import reduce_runs, run_offsets
+from torch_goat.scores.runs import reduce_runs, run_offsets, sum_runs
 from torch_goat.scores.take import take
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "coefficients",
     "reduce_runs",
     "run_offsets",
+    "sum_runs",
     "take",
 ]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from torch_goat.graph import derived
-from torch_goat.scores import reduce_runs, run_offsets, take
+from torch_goat.scores import run_offsets, sum_runs, take
 from torch_goat.sequence.kernels import fused_triton
 
 
@@ -38,8 +38,14 @@ def _plain(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
     index = source + num_sources * torch.arange(heads, device=source.device).view(-1, 1)  # [K, E]
     states = take(z.permute(2, 1, 0).reshape(channels, -1), index.reshape(-1))  # [C, K * E]
     offsets = derived(ptr, "offsets", run_offsets, channels * heads, source.size(1))
-    means = reduce_runs("sum", (states * weight.reshape(1, -1)).view(channels * heads, -1), offsets)  # [C * K, T]
+    index = derived(ptr, "runs", _runs, source.size(1))
+    means = sum_runs((states * weight.reshape(1, -1)).view(channels * heads, -1), index, offsets)  # [C * K, T]
     return means.view(channels, heads, -1).permute(2, 1, 0)
+
+
+def _runs(ptr: Tensor, num_places: int) -> Tensor:
+    """The run of each place ``[E]``."""
+    return torch.repeat_interleave(ptr.diff(), output_size=num_places)
 
 
 def _refuse(ctx: Any, *grads: Tensor) -> None:
