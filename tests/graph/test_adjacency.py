@@ -39,6 +39,26 @@ def test_repeated_entries_of_a_sparse_matrix_are_edges_of_their_own() -> None:
     assert not adjacency.is_coalesced()
 
 
+@pytest.mark.parametrize("coalesced", [True, False])
+def test_the_values_of_a_sparse_matrix_get_their_gradient(coalesced: bool) -> None:
+    edge_index = small_graph().unique(dim=1).flip(1)  # not in the order of a coalesced matrix
+    feature = torch.randn(edge_index.size(1), requires_grad=True)
+    adjacency = torch.sparse_coo_tensor(edge_index.flip(0), feature, (N, N), check_invariants=True)
+    x, conv = torch.randn(N, 5), GOATConv(5, 4, edge_dim=1)
+    out = conv(x, adjacency.coalesce() if coalesced else adjacency)
+    (found,) = torch.autograd.grad(out.square().sum(), feature)
+    (expected,) = torch.autograd.grad(conv(x, edge_index, feature).square().sum(), feature)
+    assert torch.allclose(found, expected, atol=1e-6)
+    assert expected.abs().max() > 1e-3
+
+
+def test_repeated_entries_that_require_a_gradient_are_refused() -> None:
+    feature = torch.ones(3, requires_grad=True)
+    adjacency = torch.sparse_coo_tensor([[1, 1, 2], [0, 0, 1]], feature, (N, N), check_invariants=True)
+    with pytest.raises(ValueError, match="requires a gradient, but 1 of its entries repeat others"):
+        GOATConv(5, 4, edge_dim=1)(torch.randn(N, 5), adjacency)
+
+
 @pytest.mark.parametrize("sort_order", [None, "row", "col"])
 def test_edge_index_class_equals_tensor(sort_order: str | None) -> None:
     edge_index = EdgeIndex(small_graph(), sparse_size=(N, N))

@@ -34,8 +34,8 @@ def to_edges(
                 f"the sparse adjacency has shape {list(edge_index.shape)}, expected [targets, sources] = "
                 f"{[num_targets, num_sources]}."
             )
-        if edge_index.layout == torch.sparse_coo:  # as it is: coalescing would join multi-edges
-            edge_index, values = edge_index._indices(), edge_index._values()
+        if edge_index.layout == torch.sparse_coo:
+            edge_index, values = _entries(edge_index, edge_dim == 1 and edge_index.requires_grad)
         else:
             edge_index, values = to_edge_index(edge_index)
         edge_index = edge_index.flip(0)
@@ -49,6 +49,19 @@ def to_edges(
         raise ValueError(f"edge_index must have shape [2, E], got {list(edge_index.shape)}.")
     edge_index = edge_index.long()
     return edge_index, _edge_features(edge_attr, edge_dim, edge_index.size(1))
+
+
+def _entries(adjacency: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
+    """Rows and columns ``[2, E]`` and values of a COO matrix, as they are: coalescing would join multi-edges."""
+    if not gradient:
+        return adjacency._indices(), adjacency._values()
+    coalesced = adjacency.coalesce()  # PyTorch gives a gradient to nothing else
+    if (repeated := adjacency._nnz() - coalesced._nnz()) > 0:
+        raise ValueError(
+            f"the sparse adjacency requires a gradient, but {repeated} of its entries repeat others, which PyTorch "
+            f"would add up; pass edge_index as [2, E] and the values as edge_attr."
+        )
+    return coalesced.indices(), coalesced.values()
 
 
 def _edge_features(edge_attr: Tensor | None, edge_dim: int | None, num_edges: int) -> Tensor | None:
