@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch_geometric.data import Data
+from torch_geometric.nn import to_hetero
 
 from tests.compare import relative_error
 from tests.graphs import small_graph
@@ -37,6 +38,23 @@ def test_heads_share_the_hidden_width_only_if_concatenated(pooling: str) -> None
 def test_a_width_that_heads_do_not_divide_is_refused() -> None:
     with pytest.raises(ValueError, match="hidden_channels=8 is not divisible by heads=3"):
         GOAT(5, 8, num_layers=2, heads=3)
+
+
+def test_to_hetero_gives_every_kind_of_edge_its_layers() -> None:
+    x = {"paper": torch.randn(6, 5), "author": torch.randn(3, 4)}
+    writes = torch.tensor([[0, 1, 2, 2], [0, 0, 3, 5]])
+    edges = {("author", "writes", "paper"): writes, ("paper", "has", "author"): writes.flip(0)}
+    model = GOAT((-1, -1), 8, num_layers=2, out_channels=3, heads=2, act=None, add_self_loops=False)
+    model = to_hetero(model, (list(x), list(edges)))
+    out = model(x, edges)
+    paper, author = x.values()
+    for conv in model.convs:
+        paper, author = (
+            conv["author__writes__paper"]((author, paper), writes),
+            conv["paper__has__author"]((paper, author), writes.flip(0)),
+        )
+    assert torch.equal(out["paper"], model.lin["paper"](paper))
+    assert torch.equal(out["author"], model.lin["author"](author))
 
 
 def models() -> list[torch.nn.Module]:

@@ -3,6 +3,7 @@ from typing import Any, Final
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 from torch.nn import Linear
 from torch_geometric.data import Data
 from torch_geometric.nn.models.basic_gnn import BasicGNN
@@ -104,6 +105,8 @@ class GOAT(BasicGNN):
             orderings: One ordering to replay per layer (``None``: sort).
             return_orderings: Whether to return ``(out, orderings)``.
         """
+        if isinstance(x, Proxy):  # PyG's to_hetero traces with every argument given; no default can be seen
+            orderings, return_orderings = None, False
         if orderings is not None and len(orderings) != self.num_layers:
             raise ValueError(f"orderings has {len(orderings)} entries, but there are {self.num_layers} GOAT layers.")
         states, used = [], []
