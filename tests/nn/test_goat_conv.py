@@ -412,6 +412,20 @@ def test_gnn_explainer_masks_the_coefficients() -> None:
     assert torch.equal(conv(x, edge_index), plain)
 
 
+@pytest.mark.parametrize("step", ["propagate", "message", "aggregate"])
+def test_hooks_of_message_passing_are_called(step: str) -> None:
+    conv, x, seen = GOATConv(5, 4, heads=2), torch.randn(N, 5), []
+    plain = conv(x, small_graph())
+    before = getattr(conv, f"register_{step}_forward_pre_hook")(lambda *_: seen.append("before"))
+    after = getattr(conv, f"register_{step}_forward_hook")(lambda *_: seen.append("after"))
+    assert torch.equal(conv(x, small_graph()), plain)
+    assert seen == ["before", "after"]
+    before.remove()
+    after.remove()
+    conv(x, small_graph())
+    assert len(seen) == 2
+
+
 def test_a_users_attention_and_rnn() -> None:
     class Dot(torch.nn.Module):
         def forward(self, target: Tensor, source: Tensor, edge_attr: Tensor | None) -> Tensor:

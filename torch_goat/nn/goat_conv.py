@@ -27,6 +27,10 @@ _BEYOND_THE_PAPER: dict[str, Any] = {
 }
 
 
+# Where MessagePassing keeps what watches a layer's propagate.
+_HOOKS = [f"_{step}_forward{kind}_hooks" for step in ("propagate", "message", "aggregate") for kind in ("_pre", "")]
+
+
 class GOATConv(MessagePassing):
     r"""The Graph Ordering Attention layer from the `"Graph Ordering Attention Networks"
     <https://arxiv.org/abs/2204.05351>`_ paper.
@@ -357,10 +361,10 @@ class GOATConv(MessagePassing):
     def _message(self, alpha: Tensor, token: Tensor, hood: Neighborhoods) -> Tensor:
         """The coefficients with which neighbours are read: after dropout, and after an explainer's mask.
 
-        PyG's explainers watch and mask messages edge by edge in :meth:`propagate`. The message of this layer is its
-        coefficient; without anyone watching, the way there and back is spared.
+        PyG's explainers watch and mask messages edge by edge in :meth:`propagate`, and so do the hooks of a user's. The
+        message of this layer is its coefficient; without anyone watching, the way there and back is spared.
         """
-        if not (self.explain or self._message_forward_hooks or self._message_forward_pre_hooks):
+        if not (self.explain or any(getattr(self, name) for name in _HOOKS)):
             return self.message(alpha)
         # propagate_type: (alpha: Tensor)
         size = (hood.num_sources, hood.num_targets)
