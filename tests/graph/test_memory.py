@@ -93,6 +93,16 @@ def test_inference_mode_leaves_nothing_behind_that_training_cannot_use() -> None
     assert torch.equal(again, out)
 
 
+def test_training_replays_an_ordering_of_inference_mode() -> None:
+    edge_index, x = edges(), torch.randn(9, 4, requires_grad=True)
+    conv = GOATConv(4, 6)
+    with torch.inference_mode():
+        _, ordering = conv(x, edge_index, return_ordering=True)
+    (expected,) = torch.autograd.grad(conv(x, edge_index).square().sum(), x)
+    (found,) = torch.autograd.grad(conv(x, edge_index, ordering=ordering).square().sum(), x)
+    assert torch.equal(found, expected)
+
+
 def test_an_ordering_that_was_written_to_does_not_spoil_the_next_call() -> None:
     edge_index, x = edges(), torch.randn(9, 4)
     conv = GOATConv(4, 6)

@@ -339,7 +339,10 @@ class GOATConv(MessagePassing):
             runs = hood.keep(keep_top(hood, anyhow, top)[0])
         if ordering is not None:
             ordering.check_fits(hood, runs.ptr, self.heads)
-            token, source = ordering.token, ordering.source.detach()  # a tensor of this call's own
+            # Tensors of this call's own; those of inference mode could not be saved for the backward.
+            token, source = (
+                value.clone() if value.is_inference() else value.detach() for value in (ordering.token, ordering.source)
+            )
         else:
             token, source = sort_tokens(score.detach(), x_src.detach(), hood.source, hood.target, hood.num_targets)
             if top is not None:
