@@ -3,6 +3,7 @@ import torch
 from torch import Tensor
 from torch_geometric.nn import LSTMAggregation, SAGEConv
 
+from tests.backends import AVAILABLE
 from tests.compare import relative_error
 from torch_goat.nn import RNNAggregation
 
@@ -31,6 +32,18 @@ def test_ptr_equals_index() -> None:
     x, index = torch.randn(7, 3), INDEX.sort().values
     ptr = torch.tensor([0, 2, 2, 6, 6, 7])
     assert torch.equal(aggregation(x, ptr=ptr), aggregation(x, index, dim_size=5))
+
+
+@pytest.mark.parametrize("backend", ["cpu", "torch"])
+def test_int32_numbers_equal_int64_ones_and_leave_no_trace(backend: str) -> None:
+    if backend not in AVAILABLE:
+        pytest.skip(f"{backend} does not run here")
+    # Of a width that no other test has: the first call decides what the kernel is compiled for.
+    aggregation, x = RNNAggregation(3, 7, rnn="rnn", backend=backend).double(), torch.randn(7, 3).double()
+    ptr = torch.tensor([0, 2, 2, 6, 6, 7])
+    small = [aggregation(x, INDEX.int(), dim_size=5), aggregation(x, ptr=ptr.int())]
+    assert torch.equal(small[0], aggregation(x, INDEX, dim_size=5))
+    assert torch.equal(small[1], aggregation(x, ptr=ptr))
 
 
 def test_rows_that_stand_in_many_groups() -> None:
@@ -67,6 +80,7 @@ def test_works_inside_a_layer_of_pyg() -> None:
     [
         (torch.ones(7, 2), INDEX, ValueError, r"\[elements, 3\], got \[7, 2\]"),
         (torch.ones(1, 7, 3), INDEX, ValueError, r"got \[1, 7, 3\]"),
+        (torch.ones(7, 3).double(), INDEX, TypeError, "x is torch.float64, but the weights are torch.float32"),
         (torch.ones(7, 3), INDEX - 1, IndexError, "index has node -1, but there are 4 nodes"),
         (torch.ones(1, 3), torch.tensor([-1]), IndexError, "node -1, but there are no nodes; numbers begin at 0"),
         (torch.ones(5, 3), INDEX, ValueError, r"one entry for each of the 5 elements, got shape \[7\]"),

@@ -45,8 +45,7 @@ class RNNAggregation(Aggregation):
         max_num_elements: int | None = None,
     ) -> Tensor:
         """Aggregates; ``max_num_elements`` is PyG's padding width and is not needed here."""
-        if x.dim() != 2 or x.size(-1) != self.in_channels:
-            raise ValueError(f"x must have shape [elements, {self.in_channels}], got {list(x.shape)}.")
+        self._check(x)
         if dim not in (-2, 0):
             raise ValueError(f"RNNAggregation aggregates over dimension 0 (or -2), got dim={dim}.")
         if ptr is not None:
@@ -73,11 +72,19 @@ class RNNAggregation(Aggregation):
             source: Which of them stands at each place of the groups ``[E]``.
             ptr: Group ``g`` owns the places ``ptr[g]`` to ``ptr[g + 1]`` ``[G + 1]``.
         """
+        self._check(x)
         if source.dim() != 1:
             raise ValueError(f"source must be a vector, got shape {list(source.shape)}.")
         check_range("source", source, x.size(0))
         check_ptr(ptr, source.numel())
         return self._read(x, source, ptr)
+
+    def _check(self, x: Tensor) -> None:
+        if x.dim() != 2 or x.size(-1) != self.in_channels:
+            raise ValueError(f"x must have shape [elements, {self.in_channels}], got {list(x.shape)}.")
+        weight = self.rnn.weight_ih
+        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
+            raise TypeError(f"x is {x.dtype}, but the weights are {weight.dtype}; convert one of them.")
 
     def _read(self, x: Tensor, source: Tensor, ptr: Tensor) -> Tensor:
         return self.rnn(x.unsqueeze(1), source.unsqueeze(0), None, ptr).squeeze(1)

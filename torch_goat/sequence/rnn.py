@@ -77,7 +77,8 @@ class RaggedRNN(Module):
 
     def forward(self, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor) -> Tensor:
         """Reads every run; see :func:`torch_goat.sequence.backends.run` for the shapes."""
-        return run(self.kind, self.backend, z, source, weight, ptr, self._weights())
+        # The kernels are compiled for int64, or for whatever comes first and then for nothing else.
+        return run(self.kind, self.backend, z, source.long(), weight, ptr.long(), self._weights())
 
     def kernel(self, z: Tensor) -> str:
         """The name of what reads such states: a kernel, or ``"reference"``."""
