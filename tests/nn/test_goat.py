@@ -5,7 +5,7 @@ from torch_geometric.nn import to_hetero
 
 from tests.compare import relative_error
 from tests.graphs import small_graph
-from torch_goat.nn import GOAT, GOATNet
+from torch_goat.nn import GOAT, GOATNet, goat_conv
 
 N = 10
 
@@ -130,6 +130,18 @@ def test_goat_net_is_the_papers_chain(second: str) -> None:
     hidden = torch.nn.functional.elu(model.goat(x, edge_index))
     assert torch.equal(model(x, edge_index), model.second(hidden, edge_index))
     assert model.goat.heads == 2
+
+
+def test_goat_net_refuses_what_it_cannot_be_given() -> None:
+    with pytest.raises(ValueError, match="reads no edge features, got edge_dim=2"):
+        GOATNet(5, 8, 3, edge_dim=2)
+
+
+def test_goat_net_makes_an_ordering_only_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []  # to make one waits for the device
+    monkeypatch.setattr(goat_conv, "Ordering", lambda *tensors: made.append(tensors))
+    GOATNet(5, 8, 3)(torch.randn(N, 5), small_graph())
+    assert not made
 
 
 def test_goat_net_for_regression() -> None:

@@ -45,6 +45,8 @@ class GOATNet(Module):
         super().__init__()
         if second not in ("gat", "gcn"):
             raise ValueError(f"second must be 'gat' or 'gcn', got {second!r}.")
+        if kwargs.get("edge_dim") is not None:
+            raise ValueError(f"GOATNet reads no edge features, got edge_dim={kwargs['edge_dim']}; use GOAT for them.")
         self.dropout = dropout
         self.lin_in = None if input_channels is None else Linear(in_channels, input_channels)
         self.goat = GOATConv(input_channels or in_channels, hidden_channels, heads, dropout=dropout, **kwargs)
@@ -80,7 +82,8 @@ class GOATNet(Module):
             x = self.lin_in(x)
         x = F.dropout(x, p=self.dropout, training=self.training)
         replay = None if orderings is None else orderings[0]
-        x, ordering = self.goat(x, edge_index, ordering=replay, return_ordering=True)
+        x = self.goat(x, edge_index, ordering=replay, return_ordering=return_orderings)
+        x, ordering = x if return_orderings else (x, None)
         x = F.dropout(F.elu(x), p=self.dropout, training=self.training)
         x = self.second(x, edge_index)
         if self.lin_out is not None:
