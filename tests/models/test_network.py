@@ -47,6 +47,16 @@ def test_short_numbers_of_nodes_are_numbers_of_nodes(name: str) -> None:
     assert torch.equal(*found)
 
 
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_a_sparse_matrix_is_its_edges(name: str) -> None:
+    x, edge_index = graph()
+    adjacency = torch.sparse_coo_tensor(
+        edge_index.flip(0), torch.ones(edge_index.size(1)), (N, N), check_invariants=True
+    )
+    model = network(name).eval()
+    assert torch.equal(model(x, adjacency), model(x, edge_index))
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_gradients_reach_every_parameter(name: str) -> None:
     model = network(name, norm="layer", input_channels=6, residual=True, dropout=0.0)
@@ -249,6 +259,9 @@ def test_weights_are_the_whole_state(name: str) -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1, got 0 and 3"):
         build(options("gcn"), 0, 3)
+    for edges in (torch.zeros(7, 2, dtype=torch.long), torch.tensor([0, 1])):
+        with pytest.raises(ValueError, match=r"edge_index must have shape \[2, E\], got \["):
+            network("gcn")(torch.randn(10, 5), edges)
     with pytest.raises(ValueError, match=r"x must have shape \[nodes, 5\], got \[10, 4\]"):
         network("gcn")(torch.randn(N, 4), small_graph())
 

@@ -1,13 +1,13 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Module, ModuleList
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 
+from torch_goat.graph import to_edges
 from torch_goat.models.layers import KINDS, Part, Place, Sampled, build_norm
 from torch_goat.models.options import ModelOptions
 from torch_goat.nn import GOATConv, Ordering
@@ -84,16 +84,16 @@ class Network(Module):
 
         Args:
             x: The node features ``[N, in_channels]``.
-            edge_index: The edges ``[2, E]``.
+            edge_index: The edges, in any form that :class:`~torch_goat.nn.GOATConv` takes.
             edge_attr: Their features ``[E, edge_dim]``, if the network was built to read them.
             orderings: One ordering to replay per GOAT layer (``None``: sort).
             return_orderings: Whether to return ``(out, orderings)``.
             sampled: How the graph was sampled from a larger one; then the output is that of the batch's own nodes.
         """
-        if edge_index.dtype == torch.int32:  # with which PyTorch's own gather and scatter go wrong
-            edge_index = edge_index.long()
         if x.dim() != 2 or x.size(1) != self.in_channels:
             raise ValueError(f"x must have shape [nodes, {self.in_channels}], got {list(x.shape)}.")
+        # For layers of PyG too: its gather and scatter go wrong with int32, its errors are about other things.
+        edge_index, _ = to_edges(edge_index, None, None, x.size(0), x.size(0))
         shape = None if edge_attr is None else list(edge_attr.shape)
         if shape != ([edge_index.size(1), self.edge_dim] if self.edge_dim else None):
             raise ValueError(
