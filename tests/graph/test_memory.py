@@ -111,6 +111,18 @@ def test_an_ordering_that_was_written_to_does_not_spoil_the_next_call() -> None:
     assert torch.equal(conv(x, edge_index), out)
 
 
+@pytest.mark.parametrize("own_loop", [True, False])
+def test_edges_that_a_layer_gave_and_somebody_wrote_to_do_not_spoil_the_next_call(own_loop: bool) -> None:
+    edge_index, x = torch.tensor([[0, 1, 2, 3], [1, 2, 3, 3 if own_loop else 4]]), torch.randn(5, 4)
+    conv = GOATConv(4, 6)
+    out, (given, _) = conv(x, edge_index, return_attention_weights=True)
+    expected = given.clone()
+    given[:, -5:] = 0  # the loops that were appended
+    again, (given, _) = conv(x, edge_index, return_attention_weights=True)
+    assert torch.equal(given, expected)
+    assert torch.equal(again, out)
+
+
 def test_a_capture_takes_what_was_kept_without_reading_the_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     edge_index = edges()
     hood = grouped(edge_index)

@@ -72,7 +72,7 @@ def neighborhoods(
         given, version, hood = kept
         counted = capturing() or (edge_index.is_cuda and version is not None and not checks_enabled())
         same = version == _version(edge_index) if counted else torch.equal(given, edge_index)
-        if same and unchanged(hood.ptr):
+        if same and unchanged(hood.ptr) and unchanged(hood.edge_index):  # a layer hands out both
             if version != _version(edge_index):
                 keep(known, key, edge_index, (given, _version(edge_index), hood))
             return hood
@@ -82,7 +82,7 @@ def neighborhoods(
         given = hood.edge_index[:, : edge_index.size(1)] if whole else edge_index.clone()
         if not add_self_loops:  # the caller's own tensor: kept, it would never go
             hood = hood._replace(edge_index=given)
-        own(hood.source, hood.target, hood.ptr)
+        own(hood.edge_index, hood.source, hood.target, hood.ptr)
         keep(known, key, edge_index, (given, _version(edge_index), hood))
     return hood
 
