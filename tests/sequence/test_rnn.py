@@ -224,6 +224,8 @@ def test_bad_factories_are_refused() -> None:
     z, source, weight, ptr = runs(1, 5)
     with pytest.raises(ValueError, match=r"\[3, 4\], expected \[3, 6\]"):
         PackedRNN(lambda a, b: torch.nn.LSTM(a, 4), 5, 6).double()(z, source, weight, ptr)
+    with pytest.raises(ValueError, match=r"final states of shape \[\d+, 3\]"):  # two layers are not two directions
+        PackedRNN(lambda a, b: torch.nn.LSTM(a, b // 2, num_layers=2), 5, 6).double()(z, source, weight, ptr)
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,9 @@ class PackedRNN(Module):
 
     def _final(self, result: Any, num_sequences: int) -> Tensor:
         if isinstance(result, tuple):
-            state = result[1][0] if isinstance(result[1], tuple) else result[1]  # [layers * D, N, H]
-            directions = max(1, self.out_channels // state.size(-1))
+            output, state = result
+            state = state[0] if isinstance(state, tuple) else state  # [layers * D, N, H]
+            directions = output.data.size(-1) // state.size(-1)  # its rows are [D * H]
             result = state[-directions:].transpose(0, 1).flatten(1)
         if result.shape != (num_sequences, self.out_channels):
             raise ValueError(
