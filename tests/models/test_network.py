@@ -259,6 +259,8 @@ def test_weights_are_the_whole_state(name: str) -> None:
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1, got 0 and 3"):
         build(options("gcn"), 0, 3)
+    with pytest.raises(ValueError, match="edge_dim must be at least 0, got -1"):
+        build(options("gat"), 5, 3, edge_dim=-1)
     for edges in (torch.zeros(7, 2, dtype=torch.long), torch.tensor([0, 1])):
         with pytest.raises(ValueError, match=r"edge_index must have shape \[2, E\], got \["):
             network("gcn")(torch.randn(10, 5), edges)

@@ -1,5 +1,6 @@
 """What bad input gets: one sentence with the offending value, before any work."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,6 +20,8 @@ from torch_goat.nn import GOATConv
         ({"neighbor_selection": "last"}, "'random' or 'top', got 'last'"),
         ({"max_neighbors": 0}, "at least 1 or None, got 0"),
         ({"dropout": 1.5}, "between 0 and 1, got 1.5"),
+        ({"in_channels": (4, 4, 4)}, r"a whole number or a pair of them, got \(4, 4, 4\)"),
+        ({"in_channels": 4.0}, r"a whole number or a pair of them, got 4\.0"),
     ],
 )
 def test_bad_options_are_refused(options, message: str) -> None:
@@ -43,11 +46,17 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
         ({"size": (4, 3)}, ValueError, "size says 4 sources, but x has 3 rows"),
         ({"x": (torch.ones(3, 5), torch.ones(2, 5)), "size": (3, 1)}, ValueError, "size says 1 targets, but x has 2"),
         ({"edge_attr": torch.ones(2, 1)}, ValueError, "without edge features"),
+        ({"n_id": torch.arange(4)}, ValueError, r"number the 3 nodes of one set, got shape \[4\]"),
+        ({"ordering": EDGES}, TypeError, "ordering must be an Ordering, got Tensor"),
     ],
 )
 def test_bad_calls_are_refused(arguments, error, message: str) -> None:
     with pytest.raises(error, match=message):
         GOATConv(5, 4)(**({"x": torch.ones(3, 5), "edge_index": EDGES} | arguments))
+
+
+def test_a_number_of_numpy_is_one_width() -> None:
+    assert GOATConv(np.int64(5), 4)(torch.ones(3, 5), EDGES).shape == (3, 4)
 
 
 def test_a_lazy_layer_refuses_another_dtype_in_the_first_call_too() -> None:
@@ -63,7 +72,7 @@ def test_residual_without_targets_is_refused() -> None:
 
 def test_numbers_of_one_set_of_nodes_are_refused_for_two() -> None:
     conv = GOATConv((5, 3), 4, add_self_loops=False, max_neighbors=1).eval()
-    with pytest.raises(ValueError, match=r"n_id numbers the nodes of one set, but in_channels=\(5, 3\) means two"):
+    with pytest.raises(ValueError, match=r"n_id must number the 3 nodes of one set.*in_channels=\(5, 3\)"):
         conv((torch.ones(3, 5), torch.ones(3, 3)), EDGES, n_id=torch.arange(3))
 
 

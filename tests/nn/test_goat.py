@@ -38,6 +38,8 @@ def test_heads_share_the_hidden_width_only_if_concatenated(pooling: str) -> None
 def test_a_width_that_heads_do_not_divide_is_refused() -> None:
     with pytest.raises(ValueError, match="hidden_channels=8 is not divisible by heads=3"):
         GOAT(5, 8, num_layers=2, heads=3)
+    with pytest.raises(ValueError, match="heads must be at least 1, got 8 and 0"):
+        GOAT(5, 8, num_layers=2, heads=0)
 
 
 def test_to_hetero_gives_every_kind_of_edge_its_layers() -> None:
@@ -135,6 +137,8 @@ def test_goat_net_is_the_papers_chain(second: str) -> None:
 def test_goat_net_refuses_what_it_cannot_be_given() -> None:
     with pytest.raises(ValueError, match="reads no edge features, got edge_dim=2"):
         GOATNet(5, 8, 3, edge_dim=2)
+    with pytest.raises(ValueError, match="second_channels must be at least 1 or None, got 0"):
+        GOATNet(5, 8, 3, second_channels=0)  # which PyG's Linear would take for a width to find out
 
 
 def test_goat_net_makes_an_ordering_only_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,8 @@ class Network(Module):
         super().__init__()
         if in_channels < 1 or out_channels < 1:
             raise ValueError(f"in_channels and out_channels must be at least 1, got {in_channels} and {out_channels}.")
+        if edge_dim < 0:
+            raise ValueError(f"edge_dim must be at least 0, got {edge_dim}.")
         if edge_dim and not any(KINDS[kind].edges for kind in options.kinds):
             chain = " -> ".join(options.kinds)
             raise ValueError(f"no layer of this network ({chain}) reads edge features; leave them out.")

@@ -70,7 +70,7 @@ class GOAT(BasicGNN):
 
     def init_conv(self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any) -> GOATConv:
         heads = kwargs.get("heads", 1)
-        if kwargs.get("head_pooling", "cat") == "cat":
+        if kwargs.get("head_pooling", "cat") == "cat" and heads > 0:  # else the layer refuses it
             if out_channels % heads:
                 raise ValueError(
                     f"hidden_channels={out_channels} is not divisible by heads={heads}; choose another "

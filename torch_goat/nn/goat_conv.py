@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, Literal
 
 import torch
@@ -139,19 +140,20 @@ class GOATConv(MessagePassing):
                 raise ValueError(f"{name} must lie between 0 and 1, got {probability}.")
         if callable(rnn) and rnn_init is not None:
             raise ValueError(f"rnn_init={rnn_init!r} is for built-in RNNs; a factory draws its own weights.")
-        pair = not isinstance(in_channels, int)
+        source_channels, target_channels = _both(in_channels)
+        pair = isinstance(in_channels, tuple | list)
         if pair and add_self_loops:
             raise ValueError(
                 f"in_channels={in_channels!r} means that sources and targets are different nodes, which have no "
                 f"self loops; pass add_self_loops=False."
             )
-        self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
+        self.in_channels = (source_channels, target_channels) if pair else source_channels
+        self.out_channels, self.heads = out_channels, heads
         self.head_pooling, self.dropout, self.add_self_loops = head_pooling, dropout, add_self_loops
         self.max_neighbors, self.neighbor_selection = max_neighbors, neighbor_selection
         self.edge_dim, self.residual, self.mean_residual = edge_dim, residual, mean_residual
         self.scaling, self.state_dropout = scaling, state_dropout
 
-        source_channels, target_channels = _both(in_channels)
         self.lin_src = _linear(source_channels, heads * out_channels)
         self.lin_dst = _linear(target_channels, heads * out_channels) if pair or attention == "gatv2" else None
         self.attention = build_attention(attention, heads, out_channels, edge_dim, negative_slope)
@@ -226,15 +228,18 @@ class GOATConv(MessagePassing):
         Returns:
             ``out``, or ``(out, (edge_index, alpha))``, ``(out, ordering)``, ``(out, (edge_index, alpha), ordering)``.
         """
-        if n_id is not None and not isinstance(self.in_channels, int):
-            raise ValueError(
-                f"n_id numbers the nodes of one set, but in_channels={self.in_channels!r} means two; leave it out."
-            )
+        if ordering is not None and not isinstance(ordering, Ordering):
+            raise TypeError(f"ordering must be an Ordering, got {type(ordering).__name__}.")
         x_src, x_dst, num_targets = self._states(x, size)
+        two_sets = not isinstance(self.in_channels, int)
+        if n_id is not None and (two_sets or n_id.shape != x_src.shape[:1]):
+            raise ValueError(
+                f"n_id must number the {x_src.size(0)} nodes of one set, got shape {list(n_id.shape)} for "
+                f"in_channels={self.in_channels!r}."
+            )
         edge_index, edge_attr = to_edges(edge_index, edge_attr, self.edge_dim, x_src.size(0), num_targets)
         hood = neighborhoods(edge_index, edge_attr, x_src.size(0), num_targets, self.add_self_loops)
-        if not isinstance(self.in_channels, int):
-            hood = hood._replace(two_sets=True)
+        hood = hood._replace(two_sets=two_sets)
         if self.max_neighbors is not None and self.neighbor_selection == "random":
             if ordering is not None:
                 raise ValueError(
@@ -340,9 +345,8 @@ class GOATConv(MessagePassing):
         if ordering is not None:
             ordering.check_fits(hood, runs.ptr, self.heads)
             # Tensors of this call's own; those of inference mode could not be saved for the backward.
-            token, source = (
-                value.clone() if value.is_inference() else value.detach() for value in (ordering.token, ordering.source)
-            )
+            given = (ordering.token, ordering.source)
+            token, source = (value.clone() if value.is_inference() else value.detach() for value in given)
         else:
             token, source = sort_tokens(score.detach(), x_src.detach(), hood.source, hood.target, hood.num_targets)
             if top is not None:
@@ -391,7 +395,10 @@ def _sizes(ptr: Tensor, num_places: int) -> Tensor:
 
 
 def _both(channels: int | tuple[int, int]) -> tuple[int, int]:
-    return (channels, channels) if isinstance(channels, int) else channels
+    pair = channels if isinstance(channels, tuple | list) else (channels, channels)
+    if len(pair) != 2 or not all(isinstance(width, Integral) for width in pair):  # numpy's numbers are among them
+        raise ValueError(f"in_channels must be a whole number or a pair of them, got {channels!r}.")
+    return int(pair[0]), int(pair[1])
 
 
 def _linear(in_channels: int, out_channels: int) -> Linear:

@@ -45,6 +45,9 @@ class GOATNet(Module):
         super().__init__()
         if second not in ("gat", "gcn"):
             raise ValueError(f"second must be 'gat' or 'gcn', got {second!r}.")
+        for name, width in (("input_channels", input_channels), ("second_channels", second_channels)):
+            if width is not None and width < 1:
+                raise ValueError(f"{name} must be at least 1 or None, got {width}.")
         if kwargs.get("edge_dim") is not None:
             raise ValueError(f"GOATNet reads no edge features, got edge_dim={kwargs['edge_dim']}; use GOAT for them.")
         self.dropout = dropout
