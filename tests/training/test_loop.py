@@ -1,4 +1,5 @@
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -165,6 +166,32 @@ def test_the_average_is_what_is_judged_and_kept() -> None:
         expected = F.cross_entropy(mean.expand(made.task.x.size(0), -1)[constant_data().val_mask], val_classes())
         assert epoch.val_loss == pytest.approx(float(expected), rel=1e-5)
     assert made.best["score"].tolist() != scores[made.best_epoch - 1]
+
+
+class OfTwo:
+    """A fabric as the first of two processes has it, the second of which has counted 14 more everywhere."""
+
+    world_size = 2
+
+    def __init__(self, fabric: Any) -> None:
+        self.fabric = fabric
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.fabric, name)
+
+    def all_reduce(self, value: torch.Tensor, reduce_op: str) -> torch.Tensor:
+        return value + 7.0
+
+
+def test_the_average_is_of_what_the_processes_agree_on() -> None:
+    torch.manual_seed(0)
+    model = build(ModelOptions(name="gcn", hidden_channels=4, norm="batch"), 5, 3)
+    made = loop(model, tiny(), epochs=1, averaging=0.75)
+    made.fabric = OfTwo(made.fabric)
+    list(made)
+    counted = model.norms[0].module.running_mean
+    assert float(counted.min()) > 3  # both processes' mean
+    torch.testing.assert_close(made.average["norms.0.module.running_mean"], 0.25 * counted)
 
 
 def val_classes() -> torch.Tensor:

@@ -167,11 +167,12 @@ class Loop:
                 group["lr"] = rate
         number = len(self.epochs) + 1
         losses = [self._step(step) * step.share for step in self._passes.steps(number)]
-        if self.average:
+        loss = self._shared(losses[0] if len(losses) == 1 else torch.stack(losses).sum())
+        if self.average:  # of what all processes agree on
             weights = self.network.state_dict()
             new = [weights[name] for name in self.average]
             torch._foreach_lerp_(list(self.average.values()), new, 1 - self.options.averaging)
-        return self._shared(losses[0] if len(losses) == 1 else torch.stack(losses).sum())
+        return loss
 
     def _step(self, step: Step) -> Tensor:
         self.optimizer.zero_grad()
