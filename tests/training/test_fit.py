@@ -6,6 +6,7 @@ import torch
 from torch_geometric.nn import GCN
 
 from tests.training.graphs import Constant, constant_data, tiny
+from torch_goat.models import ModelOptions, build
 from torch_goat.training import Epoch, Interrupted, TrainingOptions, fit
 
 
@@ -74,6 +75,13 @@ def test_pressed_twice_it_stops_at_once() -> None:
         fit(model, constant_data(), device="cpu")
     assert not isinstance(caught.value, Interrupted)
     assert model.calls == 3
+
+
+@pytest.mark.parametrize("batch_size", [0, 10])
+def test_a_network_that_reads_edges_needs_their_features(batch_size: int) -> None:
+    model = build(ModelOptions(name="gat"), 5, 3, edge_dim=2)
+    with pytest.raises(ValueError, match="reads 2 features of each edge, but data"):
+        fit(model, tiny(), TrainingOptions(batch_size=batch_size), device="cpu")
 
 
 @pytest.mark.parametrize(

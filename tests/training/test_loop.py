@@ -123,6 +123,20 @@ def test_training_that_never_had_a_loss_says_so() -> None:
         made.predict()
 
 
+@pytest.mark.parametrize("key", ["x", "edge_attr"])
+def test_features_that_are_no_numbers_end_training_in_the_first_epoch(key: str) -> None:
+    data = tiny()
+    data.edge_index[:, :3] = torch.tensor([[5], [2]])
+    data.edge_index = data.edge_index[:, data.edge_index[0] != 2]  # node 2, for testing, is in no batch
+    data.edge_attr = torch.randn(data.edge_index.size(1), 2)
+    data[key][2] = torch.nan  # edge 2 leads to node 2
+    torch.manual_seed(0)
+    made = loop(build(ModelOptions(name="gat"), 5, 3, edge_dim=2), data, epochs=9, batch_size=20)
+    with pytest.raises(ValueError, match=f"data.{key} has a non-finite value in row 2"):
+        list(made)
+    assert made.epochs == []
+
+
 def test_lazy_layers_take_their_width_from_the_data() -> None:
     model = GCN(-1, 8, num_layers=2, out_channels=3)
     list(loop(model, tiny(), epochs=2))

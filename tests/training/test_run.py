@@ -1,6 +1,7 @@
 import csv
 import errno
 import json
+import math
 import os
 import resource
 import shutil
@@ -10,12 +11,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from tests.training.graphs import tiny
 from torch_goat import models, settings
+from torch_goat.loader import write_graph
 from torch_goat.models import ModelOptions
 from torch_goat.nn import Ordering
 from torch_goat.training import Busy, Epoch, Experiment, Interrupted, Result, RunError, TrainingOptions, finished, train
@@ -40,6 +43,22 @@ def experiment(model: ModelOptions | None = None, dataset: str = "classes", seed
 def rows(folder: Path) -> list[dict[str, str]]:
     with open(folder / "metrics.csv", newline="") as file:
         return list(csv.DictReader(file))
+
+
+def test_a_metric_that_is_no_number_can_be_written() -> None:
+    metrics = {"test": {"mse": math.inf, "r2": -math.inf}, "val": {"mse": 2.0, "r2": math.nan}}
+    written = Result(metrics, 1, 1, "epochs", 0.1, 0.1, 1, "", {}, "").to_json()
+    assert json.loads(written)["metrics"] == {"test": {"mse": None, "r2": None}, "val": {"mse": 2.0, "r2": None}}
+
+
+def test_a_folder_of_arrays_is_checked_before_anything_is_written(tmp_path: Path) -> None:
+    write_graph(tiny(), tmp_path / "graph")
+    y = tiny().y.numpy()
+    y[4] = 10**9
+    np.save(tmp_path / "graph" / "y.npy", y)
+    with pytest.raises(ValueError, match="y has class 1000000000 at a node of a split"):
+        train(replace(experiment(), graph=str(tmp_path / "graph")), tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("dataset", "metric"), [("classes", "accuracy"), ("regression", "mse")])

@@ -1,8 +1,12 @@
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
 from tests.training.graphs import tiny
+from torch_goat.loader import open_graph, write_graph
 from torch_goat.training.task import Task
 
 CPU = torch.device("cpu")
@@ -59,6 +63,12 @@ def test_a_graph_without_test_nodes_has_no_test_metrics() -> None:
         ("train_mask", torch.zeros(60), "torch.float32"),
         ("y", torch.zeros(7), "data.y has 7 rows"),
         ("y", torch.zeros(60, 2, dtype=torch.long), r"one class per node, got shape \[60, 2\]"),
+        ("y", torch.tensor(1), "data.y has no rows"),
+        ("y", torch.arange(60).where(torch.arange(60) != 7, 10**9), "class 1000000000 .* 1000 classes at most"),
+        ("y", torch.arange(60.0).where(torch.arange(60) != 7, torch.nan), "no finite number at node 7"),
+        ("y", torch.arange(60.0).double().where(torch.arange(60) != 8, 1e300), "no finite number at node 8"),
+        ("edge_index", torch.zeros(4, 2, dtype=torch.long), r"got torch.int64 of shape \[4, 2\]"),
+        ("edge_index", torch.zeros(2, 4), "got torch.float32"),
     ],
 )
 def test_a_graph_that_cannot_be_trained_on_is_refused(key: str, value: object, text: str) -> None:
@@ -66,6 +76,31 @@ def test_a_graph_that_cannot_be_trained_on_is_refused(key: str, value: object, t
     data[key] = value
     with pytest.raises(ValueError, match=text):
         Task(data, CPU)
+
+
+@pytest.mark.parametrize("name", ["edge_index", "indices"])
+@pytest.mark.parametrize("node", [-1, 60])
+def test_edges_of_nodes_that_are_not_there_are_refused(tmp_path: Path, name: str, node: int) -> None:
+    data = tiny()
+    if name == "indices":
+        write_graph(data, tmp_path)
+        array = np.load(tmp_path / "indices.npy", mmap_mode="r+")
+        array[3] = node
+        array.flush()
+        data = open_graph(tmp_path)
+    else:
+        data.edge_index[1, 3] = node
+    with pytest.raises(IndexError, match=f"has node {node}, but there are 60 nodes"):
+        Task(data, CPU)
+
+
+def test_many_classes_are_possible_where_there_are_many_nodes_or_the_graph_says_so() -> None:
+    data = tiny()
+    data.y[0] = 4000
+    with pytest.raises(ValueError, match="class 4000"):
+        Task(data, CPU)
+    data.num_classes = 4001
+    assert Task(data, CPU).channels == 4001
 
 
 @pytest.mark.parametrize("shape", [(60, 2), (59, 3), (60,)])
@@ -94,6 +129,9 @@ def test_class_weights_make_the_classes_equal() -> None:
     assert float(task.loss(wide)) == pytest.approx(float(expected))
     with pytest.raises(ValueError, match="class_weights needs classes"):
         Task(tiny(regression=True), CPU, class_weights=True)
+    data.y[data.val_mask] = 2
+    with pytest.raises(ValueError, match="no validation node is of a class that has any"):
+        Task(data, CPU, class_weights=True)
 
 
 def test_standardised_targets_are_judged_in_their_own_unit() -> None:

@@ -6,6 +6,7 @@ from torch_geometric.data import Data, FeatureStore, GraphStore
 
 from torch_goat.checks import check_range
 
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _CHUNK = 1 << 24  # edges that are looked at at a time, so that those of a file need not be in memory
 
 
@@ -60,6 +61,21 @@ def edges_of(data: Data) -> Tensor:
     return CSC.of(data).edge_index() if edges is None else edges.long()
 
 
+def check_edges(data: Data) -> None:
+    """Refuses edges of nodes that are not there, in one look at them, be they in memory or in files."""
+    edges = data.get("edge_index")
+    if edges is None:
+        CSC.of(data)
+        return
+    edges = edges.as_tensor() if hasattr(edges, "as_tensor") else edges
+    if edges.dim() != 2 or edges.size(0) != 2 or edges.dtype not in _WHOLE:
+        raise ValueError(
+            f"data.edge_index must have a row of sources and one of targets, whole numbers; got {edges.dtype} of shape "
+            f"{list(edges.shape)}."
+        )
+    check_range("data.edge_index", edges, data.num_nodes)
+
+
 def _is_pair(data: Any) -> bool:
     return (
         isinstance(data, list | tuple)
@@ -81,7 +97,7 @@ def _check(ptr: Tensor, source: Tensor) -> None:
         raise ValueError(
             f"the list that says where each node's edges begin must rise from 0 to their number, {source.numel()}."
         )
-    check_range("the edges", source, ptr.numel() - 1)
+    check_range("the list of sources", source, ptr.numel() - 1)
 
 
 def _of_edges(edge_index: Tensor, num_nodes: int) -> CSC:

@@ -66,6 +66,11 @@ class Loop:
         record: bool = False,
     ) -> None:
         self.network, self.task, self.options, self.fabric = network, task, options, fabric
+        if getattr(network, "edge_dim", 0) and task.data.edge_attr is None:
+            raise ValueError(
+                f"the network reads {network.edge_dim} features of each edge, but data.edge_attr is None; add them or "
+                "build the network with edge_dim=0."
+            )
         check_batches(task, options, fabric.world_size)
         if options.batch_size:
             self._passes: Passes = MiniBatches(task, network, options, fabric, seed, workers)
@@ -116,7 +121,7 @@ class Loop:
     def predict(self) -> Tensor:
         """The output of the best weights so far, which the network then has ``[N, C]``."""
         if not self.best:
-            check_finite("data.x", self.task.data.x)
+            self._check_inputs()
             raise ValueError(
                 f"the validation {self.options.stop_on} was never a finite number in {len(self.epochs)} epochs; "
                 f"lower the learning rate ({self.options.learning_rate}) or clip the gradient."
@@ -151,11 +156,20 @@ class Loop:
                 self._keep(epoch.number)
         return epoch
 
+    def _check_inputs(self) -> None:
+        """Looks for features that are no numbers, which may lie in files that nobody has read whole."""
+        check_finite("data.x", self.task.data.x)
+        if getattr(self.network, "edge_dim", 0):
+            check_finite("data.edge_attr", self.task.data.edge_attr)
+
     def _measured(self) -> Tensor:
         """The training loss of an epoch, and what evaluation then measures ``[5]``."""
         loss = self._steps()
         with self._averaged():
-            measured = self.task.measure(self._evaluate())
+            out = self._evaluate()
+            if not self.epochs and not self.task.is_finite(out):
+                self._check_inputs()  # which further epochs would not mend
+            measured = self.task.measure(out)
         return torch.cat([loss.double().view(1), measured])
 
     def _steps(self) -> Tensor:

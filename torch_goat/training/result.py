@@ -64,10 +64,10 @@ class Result:
         )
 
     def to_json(self) -> str:
-        """The text of ``result.json``; a metric that is not defined is ``null``."""
+        """The text of ``result.json``; a metric that is not defined, or no finite number, is ``null``."""
         table = asdict(self)
         table["metrics"] = {
-            split: {name: None if math.isnan(value) else value for name, value in values.items()}
+            split: {name: value if math.isfinite(value) else None for name, value in values.items()}
             for split, values in self.metrics.items()
         }
         return json.dumps(table, indent=1, allow_nan=False) + "\n"

@@ -6,11 +6,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch_geometric.data import Data
 
-from torch_goat.loader.csc import edges_of
+from torch_goat.loader.csc import check_edges, edges_of
 from torch_goat.loader.folder import GroupedData
 from torch_goat.training import metrics
 
 SPLITS: Final = ("train", "val", "test")
+_FEW_CLASSES: Final = 1000  # that a graph of fewer nodes may have too, if it is a part of another
 
 
 class Task:
@@ -43,13 +44,24 @@ class Task:
         y = y.view(-1).long() if self.classification else y.view(y.size(0), -1).to(torch.get_default_dtype())
         self._y = y.split(self._sizes)
         self._all_y = y
-        if self.classification and int(y.min()) < 0:
-            raise ValueError(f"y has class {int(y.min())} at a node of a split; classes are counted from 0.")
+        if self.classification:
+            _check_classes(y, max(_FEW_CLASSES, data.num_nodes, int(data.get("num_classes") or 0)))
+        elif not (fine := y.isfinite().all(dim=1)).all():
+            node = int(self.nodes[int((~fine).nonzero()[0])])
+            raise ValueError(
+                f"y is no finite number at node {node}, which is in a split; take nodes without a target out of the "
+                "masks."
+            )
         self.channels: Final = int(y.max()) + 1 if self.classification else y.size(1)  # what a model must give
         self._scale = float(data.get("target_scale") or 1.0)
         if class_weights and not self.classification:
             raise ValueError("class_weights needs classes, but the targets are real numbers; leave it out.")
         self._weight = _class_weights(self._y[0], self.channels) if class_weights else None
+        if self._weight is not None and not self._weight[self._y[1]].any():
+            raise ValueError(
+                "class_weights weighs classes by their training nodes, but no validation node is of a class that has "
+                "any; leave it out or split the nodes in another way."
+            )
 
     @cached_property
     def x(self) -> Tensor:
@@ -113,6 +125,14 @@ class Task:
         )
         return torch.stack([loss.double(), *(part.mean(dtype=torch.double) for part in good.split(self._sizes))])
 
+    def is_finite(self, out: Tensor) -> bool:
+        """Whether the output of all nodes of the splits is made of finite numbers.
+
+        Args:
+            out: The model's output in evaluation ``[N, C]``.
+        """
+        return bool(self._of_splits(out).isfinite().all())
+
     def metrics(self, out: Tensor) -> dict[str, dict[str, float]]:
         """Every metric of every split that has nodes, from one forward pass.
 
@@ -149,6 +169,18 @@ def _class_weights(y: Tensor, classes: int) -> Tensor:
     return weight * (count > 0)
 
 
+def _check_classes(y: Tensor, most: int) -> None:
+    """Refuses numbers that cannot be classes: a network has an output for each up to the largest."""
+    low, high = torch.stack(torch.aminmax(y)).tolist()
+    if low < 0:
+        raise ValueError(f"y has class {low} at a node of a split; classes are counted from 0.")
+    if high >= most:
+        raise ValueError(
+            f"y has class {high} at a node of a split, where there can be {most} classes at most; number them from 0 "
+            "without gaps."
+        )
+
+
 def _check(data: Data) -> None:
     """Refuses a graph that lacks what training reads."""
     edges = () if isinstance(data, GroupedData) else ("edge_index",)
@@ -164,7 +196,9 @@ def _check(data: Data) -> None:
             )
         if split != "test" and not mask.any():
             raise ValueError(f"data.{split}_mask has no node; training needs some to train on and some to validate.")
-    if data.y.size(0) != data.num_nodes:
-        raise ValueError(f"data.y has {data.y.size(0)} rows, but there are {data.num_nodes} nodes.")
+    if data.y.dim() == 0 or data.y.size(0) != data.num_nodes:
+        rows = data.y.size(0) if data.y.dim() else "no"
+        raise ValueError(f"data.y has {rows} rows, but there are {data.num_nodes} nodes.")
     if not data.y.is_floating_point() and data.y.numel() != data.num_nodes:
         raise ValueError(f"data.y must have one class per node, got shape {list(data.y.shape)}.")
+    check_edges(data)
