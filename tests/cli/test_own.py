@@ -1,6 +1,7 @@
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from tests.cli.conftest import Goat
 from tests.tabular.files import EDGES, NODES, write
 from torch_goat import settings
-from torch_goat.training import Experiment, Result
+from torch_goat.training import Experiment, Result, TrainingOptions
 
 FAST = ["--set", "epochs=3", "--set", "hidden_channels=4", "--device", "cpu"]
 TABLES = ["nodes.csv", "edges.csv", "--target", "label"]
@@ -49,6 +50,18 @@ def test_a_run_goes_on_from_its_settings(goat: Goat, tables: list[str]) -> None:
     assert (Path("run/model.safetensors").read_bytes()) == Path("copy/model.safetensors").read_bytes()
     ended = goat("train", *tables, "--recipe", "run/config.toml", "--out", "other", "--device", "cpu", "--seed", "4")
     assert settings.read(Experiment, Path("other/config.toml")).seed == 4
+
+
+def test_tables_take_the_place_of_the_arrays_in_a_recipe(goat: Goat, tables: list[str]) -> None:
+    recipe = Experiment("arrays", graph="nowhere", graph_digest="0", training=TrainingOptions(epochs=2))
+    Path("recipe.toml").write_text(settings.dumps(recipe))
+    ended = goat("train", *tables, "--recipe", "recipe.toml", "--out", "run", "--device", "cpu")
+    assert ended.code == 0, ended.err
+    found = settings.read(Experiment, Path("run/config.toml"))
+    assert (found.graph, found.graph_digest) == ("", None)
+    assert Path("run/schema.json").exists()
+    with pytest.raises(ValueError, match="tables and graph = 'nowhere' exclude each other"):
+        replace(found, graph="nowhere")
 
 
 def test_predict_writes_a_file_and_replaces_none_unasked(goat: Goat, tables: list[str]) -> None:

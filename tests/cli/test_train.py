@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.cli.conftest import Goat
@@ -249,9 +250,17 @@ def test_a_folder_of_arrays(goat: Goat) -> None:
     assert wrong.code == 2
     assert "--target is not for a folder of arrays" in wrong.err
     assert "--index is not for a folder of arrays" in goat("train", "arrays", "--index", "1").err
-    folder = next(Path("runs").iterdir())
+    folder = the_run()
     assert goat("report", str(folder), "-o", "report.html").code == 0
     assert goat("explain", str(folder), "--node", "3").code == 0
+    np.save("arrays/y.npy", 1 - np.load("arrays/y.npy"))
+    changed = goat("explain", str(folder), "--node", "3")
+    assert (changed.code, changed.err.count("\n")) == (2, 1)
+    assert f"the arrays in {Path('arrays').resolve()} changed since the run was started" in changed.err.replace(
+        "\n", ""
+    )
+    assert goat("train", "arrays", "--model", "gat", *options).code == 0
+    assert len(list(Path("runs").iterdir())) == 2  # a run of its own
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from safetensors.torch import save_file
 from torch_geometric.data import Data
 
 from torch_goat.loader import CSC, neighbor_loader, open_graph, write_graph
+from torch_goat.loader.folder import digest
 from torch_goat.settings import SettingsError
 
 
@@ -65,6 +67,34 @@ def test_pages_are_read_when_they_are_looked_at(tmp_path: Path) -> None:
     assert bool((data.x[torch.tensor([rows - 1])] == 7).all())
     data.x[0] = 1.0  # this process's own page
     assert float(open_graph(tmp_path).x[0].sum()) == 0
+
+
+def test_the_digest_changes_with_the_arrays_and_with_nothing_else(tmp_path: Path) -> None:
+    write_graph(graph(), tmp_path / "one")
+    first = digest(tmp_path / "one")
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    (tmp_path / "two" / "readme.txt").write_text("mine")
+    assert digest(tmp_path / "two") == first
+    seen = {first}
+    for name in ("x", "y", "train_mask", "indices", "edge_attr"):
+        array = np.load(tmp_path / "two" / f"{name}.npy")
+        array.reshape(-1)[-1] = 1 - array.reshape(-1)[-1] if array.dtype != bool else ~array.reshape(-1)[-1]
+        np.save(tmp_path / "two" / f"{name}.npy", array)
+        seen.add(digest(tmp_path / "two"))
+    assert len(seen) == 6
+
+
+def test_the_digest_of_a_large_file_reads_parts_of_it(tmp_path: Path) -> None:
+    with open(tmp_path / "x.npy", "wb") as file:
+        os.truncate(file.fileno(), 1 << 40)  # a hole
+    seen = [digest(tmp_path)]
+    for place in (0, (1 << 40) - 1):
+        with open(tmp_path / "x.npy", "r+b") as file:
+            file.seek(place)
+            file.write(b"1")
+        seen.append(digest(tmp_path))
+    os.truncate(tmp_path / "x.npy", (1 << 40) + 1)
+    assert len({*seen, digest(tmp_path)}) == 4
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,16 @@
 import pickle
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 import torch_goat
+from tests.training.graphs import tiny
 from torch_goat import datasets
+from torch_goat.loader import write_graph
+from torch_goat.loader.folder import digest
 from torch_goat.models import ModelOptions
 from torch_goat.settings import SettingsError
 from torch_goat.training import Experiment, RunError, TrainingOptions, open_run, train
@@ -28,6 +32,27 @@ def test_the_network_is_the_one_whose_metrics_are_in_the_result(run_folder: Path
     out = network(data.x, data.edge_index)
     accuracy = (out.argmax(-1) == data.y)[data.test_mask].double().mean()
     assert float(accuracy) == open_run(run_folder).result.metrics["test"]["accuracy"]
+
+
+def test_arrays_that_changed_are_noticed(tmp_path: Path) -> None:
+    arrays, data = tmp_path / "arrays", tiny()
+    write_graph(data, arrays)
+    one = Experiment("mine", model=ModelOptions(name="gcn"), training=SHORT, graph=str(arrays))
+    one = replace(one, graph_digest=digest(arrays))
+    train(one, tmp_path / "run", device="cpu")
+    assert torch.equal(open_run(tmp_path / "run").graph().data.y, data.y)
+    data.y[7] = (data.y[7] + 1) % 3
+    write_graph(data, arrays, force=True)
+    run = open_run(tmp_path / "run")  # the network is what it was
+    with pytest.raises(SettingsError, match=f"the arrays in {arrays} changed since the run was started"):
+        run.graph()
+    with pytest.raises(SettingsError, match=f"the arrays in {arrays} changed since the run was started"):
+        train(one, tmp_path / "other", device="cpu")
+    assert not (tmp_path / "other").exists()
+    data.x = data.x[:, :4]
+    write_graph(data, arrays, force=True)
+    with pytest.raises(SettingsError, match=f"the arrays in {arrays} changed since the run was started"):
+        open_run(tmp_path / "run")
 
 
 def test_the_graph_is_the_one_of_the_run(run_folder: Path) -> None:

@@ -15,6 +15,7 @@ from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import sets
 from torch_goat.datasets import DATASETS
 from torch_goat.loader import open_graph
+from torch_goat.loader.folder import digest
 from torch_goat.models.layers import KINDS
 from torch_goat.search import fingerprint, own_starting_point
 from torch_goat.settings import SettingsError
@@ -198,18 +199,20 @@ def _records(assignment: str) -> bool:
 
 
 def array_experiment(folder: Path, model: str | None, recipe: Path | None) -> Experiment:
-    """The settings of a run on a folder of arrays before ``--set``."""
+    """The settings of a run on a folder of arrays before ``--set``, tied to their content."""
     data = open_graph(folder)
     if data.y is None:
         raise SettingsError(f"{folder} has no array y to predict.")
     name = _plain_name(folder.resolve().name)
     if recipe is None:
         task: Task = "regression" if data.y.is_floating_point() else "classification"
-        return own_starting_point(name, folder, task, model or "goat")
+        experiment = own_starting_point(name, folder, task, model or "goat")
+        return replace(experiment, graph_digest=digest(folder))
     if model is not None:
         raise SettingsError(f"the recipe {recipe} brings its own model; leave --model {model} out.")
     experiment = settings.read(Experiment, recipe)
-    return replace(experiment, dataset=name, split="masks", index=0, tables=None, graph=str(folder.resolve()))
+    experiment = replace(experiment, dataset=name, split="masks", index=0, tables=None)
+    return replace(experiment, graph=str(folder.resolve()), graph_digest=digest(folder))
 
 
 def own_experiment(tables: Tables, graph: "OwnGraph", model: str | None, recipe: Path | None) -> Experiment:
@@ -219,6 +222,7 @@ def own_experiment(tables: Tables, graph: "OwnGraph", model: str | None, recipe:
     if model is not None:
         raise SettingsError(f"the recipe {recipe} brings its own model; leave --model {model} out.")
     experiment = settings.read(Experiment, recipe)
+    experiment = replace(experiment, graph="", graph_digest=None)
     return replace(experiment, dataset=graph_name(tables), split=tables.split, index=0, tables=tables)
 
 

@@ -189,7 +189,7 @@ def base_experiment(dataset: str, model: str | None, split: str | None, recipe: 
         experiment = replace(experiment, dataset=dataset or experiment.dataset)
         if (experiment.tables is not None or experiment.graph) and not dataset:
             return experiment
-        experiment = replace(experiment, tables=None, graph="")
+        experiment = replace(experiment, tables=None, graph="", graph_digest=None)
         if experiment.dataset not in DATASETS:
             raise SettingsError(f"there is no dataset {experiment.dataset!r}{nearest(experiment.dataset, DATASETS)}")
     elif dataset:

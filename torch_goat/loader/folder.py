@@ -1,5 +1,6 @@
 """A graph as a folder of arrays, which may be larger than memory."""
 
+import hashlib
 import os
 import tempfile
 from pathlib import Path
@@ -18,6 +19,7 @@ from torch_goat.settings import SettingsError, nearest
 MASKS: Final = ("train_mask", "val_mask", "test_mask")
 NAMES: Final = ("x", "y", *MASKS, "edge_index", "indptr", "indices", "edge_attr")
 FILE: Final = "graph.safetensors"  # what has all arrays in one
+_PIECE, _PIECES = 1 << 16, 1 << 10  # bytes of a file that are read at a time for its digest, and how often at most
 
 
 class GroupedData(Data):
@@ -64,7 +66,32 @@ def is_graph_folder(path: str | Path) -> bool:
     return any((Path(path) / name).is_file() for name in ("x.npy", FILE))
 
 
-def open_graph(folder: str | Path) -> Data:
+def digest(folder: str | Path) -> str:
+    """A SHA-256 by which a change of a folder's arrays is noticed.
+
+    Files up to 64 MiB are read whole. Of larger ones it is their size and 1,024 pieces spread over them evenly, so that
+    a graph larger than memory is not read for it; a few numbers changed in such a file may go unnoticed.
+
+    Args:
+        folder: The folder.
+    """
+    found = hashlib.sha256()
+    for path in _files(Path(folder)):
+        size = path.stat().st_size
+        found.update(f"{path.name} {size}\n".encode())
+        with open(path, "rb") as file:
+            for number in range(min(_PIECES, -(-size // _PIECE))):
+                spread = number * (size - _PIECE) // (_PIECES - 1) if size > _PIECES * _PIECE else number * _PIECE
+                file.seek(spread)
+                found.update(file.read(_PIECE))
+    return found.hexdigest()
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted([*folder.glob("*.npy"), *folder.glob(FILE)])
+
+
+def open_graph(folder: str | Path, *, unchanged: str | None = None) -> Data:
     """Opens a folder of arrays; they stay in their files until they are looked at.
 
     The arrays are ``x``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, the edges as ``edge_index`` (best
@@ -74,12 +101,17 @@ def open_graph(folder: str | Path) -> Data:
 
     Args:
         folder: The folder.
+        unchanged: The :func:`digest` that it must still have; ``None`` opens it as it is.
     """
     folder = Path(folder)
     if not is_graph_folder(folder):
         raise SettingsError(f"{folder} is no folder of arrays: it has neither x.npy nor {FILE}.")
+    if unchanged is not None and digest(folder) != unchanged:
+        raise SettingsError(
+            f"the arrays in {folder} changed since the run was started; put the old ones back or train anew."
+        )
     arrays: dict[str, Tensor] = {}
-    for path in sorted([*folder.glob("*.npy"), *folder.glob(FILE)]):
+    for path in _files(folder):
         for name, value in map_arrays(path):
             if name not in NAMES:
                 raise SettingsError(f"{path} has an array {name!r}, which nothing reads{nearest(name, NAMES)}")

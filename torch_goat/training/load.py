@@ -14,7 +14,7 @@ from torch_goat.loader import open_graph
 from torch_goat.loader.csc import edges_of
 from torch_goat.settings import nearest
 from torch_goat.tabular import Schema, load_tables
-from torch_goat.training.folder import CONFIG, RESULT, SCHEMA, WEIGHTS, RunError, reading
+from torch_goat.training.folder import CONFIG, RESULT, SCHEMA, WEIGHTS, Damaged, RunError, reading
 from torch_goat.training.options import Experiment
 from torch_goat.training.result import Result
 from torch_goat.training.task import Task
@@ -71,7 +71,7 @@ class Run:
             own = load_tables(one.tables, one.index)
             return NamedGraph(own.data, own.ids, schema.classes, schema.target, schema.target_mean, schema.target_scale)
         if one.graph:
-            data = open_graph(one.graph)
+            data = open_graph(one.graph, unchanged=one.graph_digest)
             data = Data(**data.to_dict() | {"edge_index": edges_of(data)})
             classes = 0 if data.y.is_floating_point() else self.network.out_channels
         else:
@@ -99,23 +99,28 @@ def open_run(folder: str | Path) -> Run:
     if experiment.tables is not None:
         with reading(folder, SCHEMA) as path:
             schema = Schema.from_json(path.read_text(encoding="utf-8"), str(path))
+    arrays = open_graph(experiment.graph) if experiment.graph else None
     with reading(folder, CONFIG):
-        network = _network(experiment, schema)
-    with reading(folder, WEIGHTS) as path:
-        network.load_state_dict(load_file(path))
+        network = _network(experiment, schema, arrays)
+    try:
+        with reading(folder, WEIGHTS) as path:
+            network.load_state_dict(load_file(path))
+    except Damaged:
+        if arrays is not None:  # other arrays may be the reason, if they have another width
+            open_graph(experiment.graph, unchanged=experiment.graph_digest)
+        raise
     return Run(folder, experiment, result, network.eval(), schema)
 
 
-def _network(experiment: Experiment, schema: Schema | None) -> models.Network:
+def _network(experiment: Experiment, schema: Schema | None, arrays: Data | None) -> models.Network:
     degree = torch.tensor([0, 1])  # what pna layers scale by is among the weights
     if schema is not None:
         widths = schema.in_channels, schema.out_channels
         return models.build(experiment.model, *widths, degree=degree, edge_dim=schema.edge_dim)
-    if experiment.graph:
-        data = open_graph(experiment.graph)
-        edge_dim = 0 if data.edge_attr is None else data.edge_attr.size(1)
-        channels = Task(data, torch.device("cpu")).channels
-        return models.build(experiment.model, data.num_features, channels, degree=degree, edge_dim=edge_dim)
+    if arrays is not None:
+        edge_dim = 0 if arrays.edge_attr is None else arrays.edge_attr.size(1)
+        channels = Task(arrays, torch.device("cpu")).channels
+        return models.build(experiment.model, arrays.num_features, channels, degree=degree, edge_dim=edge_dim)
     known = DATASETS.get(experiment.dataset)
     if known is None:
         raise ValueError(f"there is no dataset {experiment.dataset!r}{nearest(experiment.dataset, DATASETS)}")

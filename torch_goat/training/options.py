@@ -100,6 +100,7 @@ class Experiment:
         training: How it is trained.
         tables: The files of a graph of one's own.
         graph: A folder of arrays with a graph of one's own, as :func:`torch_goat.loader.open_graph` opens it.
+        graph_digest: The digest of these arrays, so that a run never goes on with others; ``None`` checks nothing.
     """
 
     dataset: str
@@ -110,12 +111,15 @@ class Experiment:
     training: TrainingOptions = field(default_factory=TrainingOptions)
     tables: Tables | None = None
     graph: str = ""
+    graph_digest: str | None = None
 
     def __post_init__(self) -> None:
         make_plain(self)
         check_types(self)
         if self.index < 0:
             raise ValueError(f"index = {self.index} is impossible; graphs and splits are counted from 0.")
+        if self.tables is not None and self.graph:
+            raise ValueError(f"tables and graph = {self.graph!r} exclude each other; leave one of them out.")
         if len(self.training.fanout) not in (0, self.model.num_layers):
             raise ValueError(
                 f"fanout = {list(self.training.fanout)} has {len(self.training.fanout)} numbers, but the model has "

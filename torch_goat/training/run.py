@@ -189,7 +189,7 @@ def _curves(epochs: Sequence[Epoch]) -> str:
 def _graph(experiment: Experiment, data_dir: Path | None) -> tuple[Data, Schema | None]:
     """The graph to train on, and of one's own tables what their columns became."""
     if experiment.graph:
-        return open_graph(experiment.graph), None
+        return open_graph(experiment.graph, unchanged=experiment.graph_digest), None
     if experiment.tables is None:
         return _load(experiment.dataset, experiment.split, experiment.index, data_dir), None
     data, _, schema, *_ = load_tables(experiment.tables, experiment.index)
