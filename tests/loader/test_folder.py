@@ -47,8 +47,28 @@ def test_what_is_written_is_read(tmp_path: Path, form: str) -> None:
     loader = neighbor_loader(read, [2, 2], input_nodes=read.train_mask, batch_size=3, seed=5)
     for batch in loader:
         assert torch.equal(batch.x, data.x[batch.n_id])
-        pairs = {(a, b) for a, b in data.edge_index.t().tolist()}
-        assert {*map(tuple, batch.n_id[batch.edge_index].t().tolist())} <= pairs
+        ends = batch.n_id[batch.edge_index].t().double()
+        found = torch.cat([ends, batch.edge_attr.double()], dim=1)
+        assert {*map(tuple, found.tolist())} <= {*edges(data)}
+
+
+@pytest.mark.parametrize("subgraph_type", ["bidirectional", "induced"])
+@pytest.mark.parametrize("num_workers", [0, 1])
+def test_batches_of_a_folder_are_those_of_the_graph(tmp_path: Path, subgraph_type: str, num_workers: int) -> None:
+    data = graph()
+    data.edge_index = data.edge_index[:, data.edge_index[1].sort(stable=True)[1]]  # as it is written
+    write_graph(data, tmp_path)
+    options = {"batch_size": 9, "subgraph_type": subgraph_type, "num_workers": num_workers, "transform": marked}
+    here, there = (neighbor_loader(one, [2, 2], **options) for one in (data, open_graph(tmp_path)))
+    for batch, wanted in zip(there, here, strict=True):
+        assert batch.marked
+        assert torch.equal(batch.edge_index, wanted.edge_index)
+        assert torch.equal(batch.edge_attr, wanted.edge_attr)
+
+
+def marked(batch: Data) -> Data:
+    batch.marked = batch.edge_attr is not None
+    return batch
 
 
 def test_pages_are_read_when_they_are_looked_at(tmp_path: Path) -> None:

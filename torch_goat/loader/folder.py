@@ -101,7 +101,7 @@ def open_graph(folder: str | Path, *, unchanged: str | None = None) -> Data:
 
     Args:
         folder: The folder.
-        unchanged: The :func:`digest` that it must still have; ``None`` opens it as it is.
+        unchanged: The digest that it must still have; ``None`` opens it as it is.
     """
     folder = Path(folder)
     if not is_graph_folder(folder):

@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -32,6 +32,8 @@ def neighbor_loader(
     """
     if isinstance(data, Data) and data.get("edge_index") is None:
         input_nodes = torch.arange(data.num_nodes) if input_nodes is None else input_nodes
+        if data.get("edge_attr") is not None:
+            options["transform"] = _WithEdges(data.edge_attr, options.get("transform"))
         data = (data, data)  # a Data is both stores; PyG's loaders ask it for its edges in this form alone
     if torch_geometric.typing.WITH_PYG_LIB and subgraph_type != "induced":
         neighbors = list(check_fanout(fanout))
@@ -39,3 +41,19 @@ def neighbor_loader(
     sampler = NeighborSampler(data, fanout, subgraph_type=subgraph_type, seed=seed)
     every = torch.arange(sampler.num_nodes) if input_nodes is None else input_nodes
     return NodeLoader(data, sampler, input_nodes=every, **options)
+
+
+class _WithEdges:
+    """Gives batches the features of their edges, which PyG asks no store for.
+
+    Args:
+        edge_attr: The features of all edges ``[E, D]``.
+        then: What else is done to a batch.
+    """
+
+    def __init__(self, edge_attr: Tensor, then: Callable[[Any], Any] | None) -> None:
+        self.edge_attr, self.then = edge_attr, then
+
+    def __call__(self, batch: Any) -> Any:
+        batch.edge_attr = self.edge_attr[batch.e_id]
+        return batch if self.then is None else self.then(batch)

@@ -150,10 +150,7 @@ class MiniBatches:
         inputs = (self._convert(batch.x), batch.edge_index)
         if not self._reads_edges:
             return inputs
-        edge_attr = batch.get("edge_attr")
-        if edge_attr is None:  # PyG's stores have features of nodes alone
-            edge_attr = self._task.data.edge_attr[batch.e_id.cpu()].to(self._fabric.device)
-        return *inputs, self._convert(edge_attr)
+        return *inputs, self._convert(batch.edge_attr)
 
     def _edge_attr(self) -> Tensor | None:
         return self._task.data.edge_attr if self._reads_edges else None
