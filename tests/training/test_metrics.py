@@ -27,6 +27,13 @@ def test_accuracy_and_f1_are_those_of_scikit_learn(case: tuple[torch.Tensor, tor
     assert metrics.macro_f1(out, y) == pytest.approx(f1_score(y, predicted, average="macro"), abs=1e-12)
 
 
+def test_f1_takes_no_memory_for_pairs_of_classes() -> None:
+    out = torch.zeros(3, 10**6)
+    out[0, 7] = out[1, 7] = out[2, 999_999] = 1
+    # Class 7 has one hit, is predicted twice and true once; 8 is missed; 999,999 is met.
+    assert metrics.macro_f1(out, torch.tensor([7, 8, 999_999])) == pytest.approx((2 / 3 + 0 + 1) / 3)
+
+
 @given(classified())
 def test_roc_auc_is_that_of_scikit_learn(case: tuple[torch.Tensor, torch.Tensor]) -> None:
     out, y = case

@@ -25,11 +25,10 @@ def macro_f1(out: Tensor, y: Tensor) -> float:
         out: The scores of the classes ``[n, C]``.
         y: The classes ``[n]``.
     """
-    classes = out.size(1)
-    pairs = torch.bincount(y * classes + out.argmax(dim=-1), minlength=classes**2)
-    confusion = pairs.view(classes, classes).double()  # [true class, predicted class]
-    seen = confusion.sum(dim=0) + confusion.sum(dim=1)  # [C], true or predicted
-    return float((2 * confusion.diagonal() / seen)[seen > 0].mean())
+    guess, classes = out.argmax(dim=-1), out.size(1)
+    hits = torch.bincount(y[guess == y], minlength=classes).double()  # [C]
+    seen = torch.bincount(torch.cat([y, guess]), minlength=classes)  # [C], true or predicted
+    return float((2 * hits / seen)[seen > 0].mean())
 
 
 def roc_auc(out: Tensor, y: Tensor) -> float:
