@@ -1,7 +1,9 @@
+import errno
 import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,6 +144,24 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     small = Data(x=torch.randn(2, 1), edge_index=torch.tensor([[0], [1]]))
     write_graph(small, tmp_path, force=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["indices.npy", "indptr.npy", "x.npy"]
+
+
+def test_a_full_disk_leaves_what_was_there_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_graph(graph(), tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    write, count = np.lib.format.write_array, 0
+
+    def full(*arguments: Any, **options: Any) -> None:
+        nonlocal count
+        count += 1
+        if count == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(*arguments, **options)
+
+    monkeypatch.setattr(np.lib.format, "write_array", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_graph(graph(), tmp_path, force=True)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def damage(folder: Path, name: str, value: object) -> None:

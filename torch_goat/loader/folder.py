@@ -146,24 +146,26 @@ def write_graph(data: Data, folder: str | Path, *, force: bool = False) -> None:
     if there and not force:
         raise SettingsError(f"{folder / there[0]} is there already; choose another folder or write over it (force).")
     folder.mkdir(parents=True, exist_ok=True)
-    written = [_save(folder, name, value) for name, value in arrays.items()]
-    for part, path in written:
-        os.replace(part, path)
-    for name in {*there} - {path.name for _, path in written}:
+    parts: dict[str, Path] = {}
+    try:
+        for name, value in arrays.items():
+            _save(folder, name, value, parts)
+        for name, part in parts.items():
+            os.replace(part, folder / name)
+    finally:
+        for part in parts.values():
+            part.unlink(missing_ok=True)  # there, if something went wrong
+    for name in {*there} - {*parts}:
         (folder / name).unlink()
 
 
-def _save(folder: Path, name: str, value: Tensor) -> tuple[str, Path]:
-    """Writes an array beside its place, without a second copy in memory."""
+def _save(folder: Path, name: str, value: Tensor, parts: dict[str, Path]) -> None:
+    """Writes an array beside its place, which is noted first, without a second copy in memory."""
     handle, part = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            np.lib.format.write_array(file, value.detach().cpu().contiguous().numpy(), allow_pickle=False)
-        os.chmod(part, 0o644)
-    except BaseException:
-        Path(part).unlink(missing_ok=True)
-        raise
-    return part, folder / f"{name}.npy"
+    parts[f"{name}.npy"] = Path(part)
+    with os.fdopen(handle, "wb") as file:
+        np.lib.format.write_array(file, value.detach().cpu().contiguous().numpy(), allow_pickle=False)
+    os.chmod(part, 0o644)
 
 
 def _check(folder: Path, arrays: dict[str, Tensor]) -> None:
