@@ -282,9 +282,13 @@ def test_orderings_that_are_gone_are_asked_for(tmp_path: Path) -> None:
         (ModelOptions(name="gcn"), {"record_orderings": (1,)}, "record_orderings = .* the model 'gcn' has none"),
         (ModelOptions(name="gcn"), {"fixed_ordering": 0}, "fixed_ordering = 0 needs GOAT layers"),
         (GOAT, {"orderings_files": ("a", "b")}, "names 2 files, but the model has 1 GOAT layers"),
+        (GOAT, {"orderings_files": ("nowhere",)}, "names 'nowhere', which is no file"),
+        (replace(GOAT, max_neighbors=2), {"fixed_ordering": 3}, "max_neighbors = 2 draws other neighbours"),
     ],
 )
-def test_orderings_need_goat_layers(tmp_path: Path, model: ModelOptions, options: dict, text: str) -> None:
+def test_orderings_that_cannot_be_had_are_refused_before_anything_is_written(
+    tmp_path: Path, model: ModelOptions, options: dict, text: str
+) -> None:
     with pytest.raises(ValueError, match=text):
         train(experiment(model, **options), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()

@@ -125,5 +125,11 @@ class Experiment:
                 f"fanout = {list(self.training.fanout)} has {len(self.training.fanout)} numbers, but the model has "
                 f"num_layers = {self.model.num_layers}; name one for each layer."
             )
+        held = self.training.fixed_ordering >= 0 or self.training.orderings_files
+        if held and self.model.max_neighbors and self.model.neighbor_selection == "random":
+            raise ValueError(
+                f"max_neighbors = {self.model.max_neighbors} draws other neighbours in every step, whose order cannot "
+                'be held fixed; set neighbor_selection to "top", or leave out fixed_ordering and orderings_files.'
+            )
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed = {self.seed} is impossible; it must be from 0 to 4294967295.")

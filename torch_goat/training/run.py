@@ -212,7 +212,7 @@ def _build(experiment: Experiment, data: Data, task: Task) -> models.Network:
 
 
 def _check_orderings(experiment: Experiment, network: models.Network) -> None:
-    """Refuses options on orderings that the network has no layers for."""
+    """Refuses options on orderings that the network has no layers for, and files that have none."""
     options, layers = experiment.training, network.num_orderings
     if layers == 0:
         for key, off in (("record_orderings", ()), ("fixed_ordering", -1), ("orderings_files", ())):
@@ -226,6 +226,16 @@ def _check_orderings(experiment: Experiment, network: models.Network) -> None:
             f"orderings_files names {len(options.orderings_files)} files, but the model has {layers} GOAT layers; "
             "name one for each."
         )
+    for path in options.orderings_files:
+        _recorded(path)
+
+
+def _recorded(path: str | Path) -> Ordering:
+    if not Path(path).is_file():
+        raise SettingsError(
+            f"orderings_files names {str(path)!r}, which is no file; record_orderings writes such files."
+        )
+    return Ordering.load(path)
 
 
 def _record(loop: Loop, folder: Path) -> None:
@@ -241,7 +251,7 @@ def _orderings_to_hold(
     """The orderings to train with, from files or from a first training; ``None`` leaves the layers free to sort."""
     options = experiment.training
     if options.orderings_files:
-        return [Ordering.load(path) for path in options.orderings_files]
+        return [_recorded(path) for path in options.orderings_files]
     if options.fixed_ordering < 0:
         return None
     epoch, first = options.fixed_ordering, folder / ORDERING_RUN
