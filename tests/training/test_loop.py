@@ -182,6 +182,18 @@ def test_the_average_is_what_is_judged_and_kept() -> None:
     assert made.best["score"].tolist() != scores[made.best_epoch - 1]
 
 
+def test_the_average_of_16_bits_follows_small_steps() -> None:
+    fabric, model, mean = make_fabric("cpu", "bf16-true"), Constant(start=1.0), torch.ones(2)
+    options = TrainingOptions(
+        epochs=60, patience=0, precision="bf16-true", learning_rate=0.01, weight_decay=0.0, averaging=0.99
+    )
+    made = Loop(model, Task(constant_data(), fabric.device), options, fabric)
+    for _ in made:
+        mean = 0.99 * mean + 0.01 * model.score.detach().float()
+    torch.testing.assert_close(made.average["score"], mean)
+    assert model.score.dtype == made.best["score"].dtype == torch.bfloat16
+
+
 class OfTwo:
     """A fabric as the first of two processes has it, the second of which has counted 14 more everywhere."""
 

@@ -98,8 +98,10 @@ class Loop:
         # What evaluation reads: the weights, or their moving average. Counters in normalisations are not averaged.
         self.average: dict[str, Tensor] = {}
         if options.averaging:
-            weights = network.state_dict()
-            self.average = {name: value.clone() for name, value in weights.items() if value.is_floating_point()}
+            weights = {name: value for name, value in network.state_dict().items() if value.is_floating_point()}
+            # Small steps would be lost to the rounding of 16 bits.
+            kinds = {name: torch.promote_types(value.dtype, torch.float) for name, value in weights.items()}
+            self.average = {name: value.to(kinds[name], copy=True) for name, value in weights.items()}
 
     def __iter__(self) -> Iterator[Epoch]:
         while not self.stopped:
@@ -184,7 +186,7 @@ class Loop:
         loss = self._shared(losses[0] if len(losses) == 1 else torch.stack(losses).sum())
         if self.average:  # of what all processes agree on
             weights = self.network.state_dict()
-            new = [weights[name] for name in self.average]
+            new = [weights[name].to(value.dtype) for name, value in self.average.items()]
             torch._foreach_lerp_(list(self.average.values()), new, 1 - self.options.averaging)
         return loss
 
