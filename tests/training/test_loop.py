@@ -109,15 +109,19 @@ class Breaks(Constant):
         return out * math.nan if self.calls > self.after else out
 
 
-def test_training_that_diverges_stops_with_the_best_weights() -> None:
-    made = loop(Breaks(after=4), epochs=100)
-    assert len(list(made)) == 3
+@pytest.mark.parametrize("stop_on", ["loss", "metric"])
+def test_training_that_diverges_stops_with_the_best_weights(stop_on: str) -> None:
+    data = constant_data()
+    data.y[data.val_mask] = 0  # which is also what the largest of scores that are NaN says
+    made = loop(Breaks(after=3), data, epochs=100, stop_on=stop_on, weight_decay=0.0)
+    assert [epoch.val_metric for epoch in made] == [0.0, 1.0, 1.0]
     assert (made.stopped, made.best_epoch) == ("diverged", 1)
     assert bool(made.best["score"].isfinite().all())
 
 
-def test_training_that_never_had_a_loss_says_so() -> None:
-    made = loop(Breaks(after=0), epochs=100, learning_rate=0.3)
+@pytest.mark.parametrize("stop_on", ["loss", "metric"])
+def test_training_that_never_had_a_loss_says_so(stop_on: str) -> None:
+    made = loop(Breaks(after=0), epochs=100, learning_rate=0.3, stop_on=stop_on)
     assert len(list(made)) == 1
     with pytest.raises(ValueError, match=r"never a finite number in 1 epochs.*\(0\.3\)"):
         made.predict()

@@ -47,6 +47,13 @@ def test_roc_auc_is_that_of_scikit_learn(case: tuple[torch.Tensor, torch.Tensor]
         assert math.isnan(metrics.roc_auc(out, y))
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_roc_auc_of_scores_that_are_no_numbers_is_not_defined(classes: int) -> None:
+    out = torch.randn(6, classes)
+    out[4] = math.nan
+    assert math.isnan(metrics.roc_auc(out, torch.tensor([0, 1, 0, 1, 0, 1])))
+
+
 def test_roc_auc_of_several_classes_is_the_macro_mean_against_the_rest() -> None:
     generator = torch.Generator().manual_seed(0)
     out, y = torch.randn(200, 4, generator=generator), torch.randint(4, (200,), generator=generator)

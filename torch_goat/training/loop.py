@@ -125,8 +125,8 @@ class Loop:
         if not self.best:
             self._check_inputs()
             raise ValueError(
-                f"the validation {self.options.stop_on} was never a finite number in {len(self.epochs)} epochs; "
-                f"lower the learning rate ({self.options.learning_rate}) or clip the gradient."
+                f"the validation loss was never a finite number in {len(self.epochs)} epochs; lower the learning rate "
+                f"({self.options.learning_rate}) or clip the gradient."
             )
         self.network.load_state_dict(self.best)
         return self._evaluate()
@@ -231,9 +231,9 @@ class Loop:
         return self._passes.evaluate(self.model)
 
     def _better(self, epoch: Epoch) -> bool:
-        if self.best_epoch == 0:
-            return math.isfinite(self._value(epoch))
-        return self._value(epoch) < self._value(self.epochs[self.best_epoch - 1])
+        if not math.isfinite(epoch.val_loss):  # of scores that are no numbers there is an accuracy, which says nothing
+            return False
+        return self.best_epoch == 0 or self._value(epoch) < self._value(self.epochs[self.best_epoch - 1])
 
     def _value(self, epoch: Epoch) -> float:
         """What decides which epoch is best, the lower the better."""

@@ -35,12 +35,14 @@ def roc_auc(out: Tensor, y: Tensor) -> float:
     """The area under the ROC curve: of class 1 if there are two, else the mean of each class against the rest.
 
     Equal scores count half. A class that no node or every node has cannot be ranked and is left out; NaN if there is
-    no other.
+    no other, or if a score is.
 
     Args:
         out: The scores of the classes ``[n, C]``; their softmax are the probabilities.
         y: The classes ``[n]``.
     """
+    if out.isnan().any():
+        return float("nan")
     # In the order of the probabilities; rounded, since the sums of a softmax would tear equal ones apart [C, n].
     scores = out.double().log_softmax(dim=-1).float().t().contiguous()
     member = y == torch.arange(out.size(1), device=out.device).view(-1, 1)  # [C, n]
