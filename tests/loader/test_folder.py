@@ -135,6 +135,13 @@ def test_what_could_not_be_opened_is_not_written(tmp_path: Path, key: str, value
     assert not (tmp_path / "graph").exists()
 
 
+def test_a_part_of_grouped_data_has_no_edges_to_read(tmp_path: Path) -> None:
+    write_graph(graph(), tmp_path)
+    part = open_graph(tmp_path).subgraph(torch.arange(15, 20))  # of which PyG renumbers the nodes alone
+    with pytest.raises(ValueError, match="grouped for 20 nodes, but the graph has 5"):
+        neighbor_loader(part, [2])
+
+
 def test_nothing_is_written_over(tmp_path: Path) -> None:
     write_graph(graph(), tmp_path)
     before = (tmp_path / "x.npy").read_bytes()

@@ -41,6 +41,11 @@ class CSC(NamedTuple):
             )
         source, ptr, edge = store.csc()
         _check(ptr, source)
+        if isinstance(store, Data) and ptr.numel() - 1 != store.num_nodes:
+            raise ValueError(
+                f"the edges are grouped for {ptr.numel() - 1} nodes, but the graph has {store.num_nodes}; a part of a "
+                "graph is taken before its edges are grouped."
+            )
         return cls(ptr, source, edge)
 
     def into(self, nodes: Tensor) -> tuple[Tensor, Tensor]:
