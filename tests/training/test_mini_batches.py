@@ -184,6 +184,28 @@ def test_workers_change_nothing(tmp_path: Path) -> None:
     assert same(files(tmp_path / "0"), files(tmp_path / "2"))
 
 
+class Sees(torch.nn.Module):
+    """Notes the first feature of the neighbours that it is given in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[float] = set()
+        self.map = torch.nn.Linear(1, 2)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.seen.update(x[edge_index[0], 0].tolist())
+        return self.map(x)
+
+
+def test_a_batch_of_one_node_draws_other_neighbours_in_other_epochs() -> None:
+    number, model = torch.arange(10), Sees()
+    data = Data(x=number.view(-1, 1).float(), y=number % 2, edge_index=torch.stack([number[1:], 0 * number[1:]]))
+    data.train_mask, data.val_mask, data.test_mask = number == 0, number == 1, number == 2
+    fit(model, data, TrainingOptions(epochs=60, patience=0, batch_size=1, fanout=(1,)), seed=0, device="cpu")
+    assert model.seen == {*range(1, 10)}
+
+
 def test_orderings_are_recorded_of_the_whole_graph(tmp_path: Path) -> None:
     wanted = experiment(epochs=2, record_orderings=(0, 1, 2))
     result = train(wanted, tmp_path, device="cpu")

@@ -15,7 +15,7 @@ from torch.nn import Module
 from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
-from torch_goat.loader import CSC, Blocks, Inference, neighbor_loader
+from torch_goat.loader import CSC, Blocks, Inference, NeighborSampler, neighbor_loader
 from torch_goat.loader.draws import batch_key
 from torch_goat.models import Network
 from torch_goat.models.layers import KINDS, Sampled
@@ -92,13 +92,16 @@ class MiniBatches:
         # Threads, since processes would copy batches to each other; PyG's own sampler draws in the order of its calls.
         self._workers = 0 if isinstance(self._loader, NeighborLoader) else workers
         sampler = self._loader.node_sampler
-        self._blocks = Blocks(sampler.csc if hasattr(sampler, "csc") else CSC.of(graph))
+        self._sampler = sampler if isinstance(sampler, NeighborSampler) else None
+        self._blocks = Blocks(CSC.of(graph) if self._sampler is None else self._sampler.csc)
         self._inference: Inference | None = None
         kinds = network.options.kinds if isinstance(network, Network) else ()
         self._degree = self._blocks.degree if any(KINDS[kind].whole == "degree" for kind in kinds) else None
 
     def steps(self, epoch: int) -> Iterator[Step]:
         torch.manual_seed(number_for(self._seed, epoch, self._rank))  # of dropout
+        if self._sampler is not None:  # else a batch of one node would have the same neighbours in every epoch
+            self._sampler.seed = number_for(self._seed, epoch)
         count, steps = self._task.train_nodes.numel(), self._batches.of(epoch)
         if not self._workers:
             for whole, mine in steps:
