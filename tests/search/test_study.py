@@ -104,6 +104,27 @@ def test_more_trials_may_be_asked_for_later(tmp_path: Path) -> None:
     assert best.number == 0  # the error is minimised
 
 
+def test_fewer_trials_than_there_are_lose_none_of_those_that_are_over(tmp_path: Path) -> None:
+    whole = study(tmp_path, total=5)
+    with whole.claimed() as first, whole.claimed() as left, whole.claimed() as last, whole.claimed():
+        for trial, value in ((first, 0.5), (last, 0.25)):
+            assert trial is not None
+            whole.tell(trial, value)
+        assert left is not None
+    again = study(tmp_path, total=2)
+    assert [trial.number for trial in again.trials()] == [0, 1, 2]  # the last one was only begun
+    assert (again.expected(), len(again.finished())) == (3, 2)
+    best = again.best()
+    assert best is not None
+    assert (best.number, best.value) == (2, 0.25)
+    with again.claimed() as trial:  # one of the two is not over
+        assert trial is not None
+        assert trial.number == left.number
+        again.tell(trial, 1.0)
+    with again.claimed() as none:
+        assert none is None
+
+
 def test_the_best_is_the_first_of_equal_ones_and_never_a_pruned_one(tmp_path: Path) -> None:
     one = study(tmp_path, search=small_search(metric="r2"))
     assert one.best() is None
@@ -169,6 +190,24 @@ def test_what_a_full_disk_left_of_a_line_is_cut_off(tmp_path: Path, rest: bytes)
         two.tell(trial, 1.5)
     assert [trial.value for trial in study(tmp_path).trials()] == [1.5]
     assert (tmp_path / "journal.log").read_bytes().endswith(b"\n")
+
+
+@pytest.mark.parametrize("line", [b'{"op_code":4,"wor', b"\xff\xfe", b'{"op_code":4}', b'{"op_code":99}', b"7"])
+def test_a_journal_that_is_damaged_in_between_is_named_with_its_line(tmp_path: Path, line: bytes) -> None:
+    with study(tmp_path).claimed():
+        lines = (tmp_path / "journal.log").read_bytes().splitlines()
+    assert len(lines) == 2  # the study and the trial
+    (tmp_path / "journal.log").write_bytes(b"\n".join([lines[0], line, lines[1], b""]))
+    with pytest.raises(RunError, match=r"journal\.log, line 2: the list of the trials is damaged; put an intact copy"):
+        study(tmp_path)
+
+
+def test_a_damaged_last_line_is_named_once_another_follows(tmp_path: Path) -> None:
+    one = study(tmp_path)
+    with open(tmp_path / "journal.log", "ab") as journal:
+        journal.write(b"nothing\n")
+    with pytest.raises(RunError, match=r"journal\.log, line 2: the list of the trials is damaged"), one.claimed():
+        pass
 
 
 def test_a_journal_of_which_only_the_first_line_was_begun_is_used(tmp_path: Path) -> None:

@@ -74,6 +74,9 @@ def test_the_best_experiment_and_all_trials_are_written(tmp_path: Path) -> None:
     with open(tmp_path / "trials.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [float(row["val_mse"]) for row in rows] == values
+    written = [(tmp_path / name).read_text() for name in ("best.toml", "trials.csv")]
+    assert tune(search, tmp_path, trials=1, device="cpu") == outcome  # a shorter search loses nothing
+    assert [(tmp_path / name).read_text() for name in ("best.toml", "trials.csv")] == written
     assert [(row["trial"], row["state"], row["scalers"], row["dropout"]) for row in rows] == [
         ("0", "complete", "identity", "0.0"),
         ("1", "complete", "identity", "0.5"),

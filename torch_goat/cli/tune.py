@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 def tune(
     dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A name that goat datasets lists.")],
     model: Model = None,
-    trials: Annotated[int, typer.Option("--trials", min=1, help="How many there are in the end.")] = 100,
+    trials: Annotated[
+        int, typer.Option("--trials", min=1, help="How many there are in the end, with those of before.")
+    ] = 100,
     jobs: Annotated[int, typer.Option("--jobs", min=1, help="Trials at a time; with one, all repeats exactly.")] = 1,
     storage: Annotated[
         str,
@@ -83,7 +85,7 @@ def tune(
         show = _Show(progress, search.metric)
         options: dict[str, Any] = {"device": device, "data_dir": data_dir, "on_event": show}
         outcome = run(search, folder, storage=storage, trials=total, jobs=jobs, **options)
-    _print(search, outcome, total)
+    _print(search, outcome)
     where = folder / BEST
     say(f"All trials are in {folder / TABLE}, the best recipe in {where}; use it with: goat train --recipe {where}")
 
@@ -126,11 +128,11 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise SettingsError(f"the indices must be whole numbers as 0,1,2, got {text!r}.") from None
 
 
-def _print(search: Search, outcome: "Outcome", total: int) -> None:
+def _print(search: Search, outcome: "Outcome") -> None:
     best = settings.to_table(outcome.best)
     values = best["model"] | best["training"]
     console().print(table(["setting", "value"], [[key, _text(values[key])] for key in search.space]))
-    notes = [f"{outcome.finished} of {total} trials are done"]
+    notes = [f"{outcome.finished} of {outcome.total} trials are done"]
     notes += [f"{outcome.failed} failed"] if outcome.failed else []
     notes += [f"{outcome.elsewhere} are still running on other machines"] if outcome.elsewhere else []
     say(f"{', '.join(notes)}; trial {outcome.number} is best: validation {search.metric} {outcome.value:.4f}.")

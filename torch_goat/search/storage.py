@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import sqlalchemy
 from optuna.exceptions import StorageInternalError
@@ -49,6 +50,35 @@ class JournalLock(JournalFileOpenLock):
             self._file.close()
 
 
+class Journal(JournalFileBackend):
+    """A journal that knows the line it was read to, and names the one that cannot be read.
+
+    Args:
+        path: The journal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path), JournalLock(path) if fcntl is not None else None)
+        self.path, self.line = path, 0
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+        self.line = log_number_from
+        try:
+            for entry in super().read_logs(log_number_from):
+                self.line += 1
+                yield entry
+        except ValueError as error:
+            self.line += 1
+            raise self.damaged() from error
+
+    def damaged(self) -> RunError:
+        """What to say if the present line makes no sense."""
+        return RunError(
+            f"{self.path}, line {self.line}: the list of the trials is damaged; put an intact copy of the file back, "
+            "or search anew in another folder."
+        )
+
+
 def open_storage(place: str) -> BaseStorage:
     """A storage of Optuna's.
 
@@ -62,7 +92,11 @@ def open_storage(place: str) -> BaseStorage:
             return _database(place)
         path = Path(place)
         _check_journal(path)
-        return JournalStorage(JournalFileBackend(str(path), JournalLock(path) if fcntl is not None else None))
+        journal = Journal(path)
+        try:
+            return JournalStorage(journal)
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:  # by replaying a line
+            raise journal.damaged() from error
 
 
 def _check_journal(path: Path) -> None:

@@ -33,7 +33,7 @@ class Study:
         search: The search.
         folder: Where the trials train, shared by all processes of a machine, and of other machines if they can.
         storage: The path of a journal or the address of a database; a journal in the folder if empty.
-        total: How many trials there will be; no more than the space has points.
+        total: How many trials there will be; no more than the space has points, and no fewer than are over.
     """
 
     def __init__(self, search: Search, folder: Path, storage: str, total: int) -> None:
@@ -51,14 +51,20 @@ class Study:
             )
 
     def trials(self) -> list[FrozenTrial]:
-        """The trials so far, no more than there should be.
+        """The trials so far, no more than there should be, and those that are over all the same.
 
-        Two machines that do not share a folder may enter a trial at the same moment; the later one does not count.
+        Two machines that do not share a folder may enter a trial at the same moment; the later one does not count. What
+        a longer search has come to does, so that a shorter one neither loses it nor writes over it.
         """
         counted = {
             tuple(sorted(trial.params.items())): trial for trial in reversed(self._study.get_trials(deepcopy=False))
         }
-        return sorted(counted.values(), key=lambda trial: trial.number)[: self.total]
+        ordered = sorted(counted.values(), key=lambda trial: trial.number)
+        return ordered[: self.total] + [trial for trial in ordered[self.total :] if trial.state.is_finished()]
+
+    def expected(self) -> int:
+        """How many trials there are in the end."""
+        return max(self.total, len(self.trials()))
 
     def finished(self) -> list[FrozenTrial]:
         """The trials that are done, pruned or failed."""

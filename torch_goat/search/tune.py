@@ -42,6 +42,7 @@ class Outcome:
         finished: How many trials are over.
         failed: How many of them failed.
         elsewhere: How many are still running on other machines.
+        total: How many there are in the end.
     """
 
     best: Experiment
@@ -50,6 +51,7 @@ class Outcome:
     finished: int
     failed: int
     elsewhere: int
+    total: int
 
 
 def tune(
@@ -75,7 +77,7 @@ def tune(
         folder: Where; made if it is not there. A folder with another search is refused.
         storage: Where the trials are listed, for several machines to share: the path of a journal, or the address of a
             database; a journal in the folder if empty.
-        trials: How many trials there are in the end.
+        trials: How many trials there are in the end; more, if more are over already.
         jobs: How many at a time; each has one thread on a CPU.
         device: As :func:`torch_goat.training.train` takes it; with ``"cuda"`` the jobs take all GPUs in turn.
         data_dir: The folder of the datasets.
@@ -118,7 +120,7 @@ class _Workers:
 
     def run(self) -> None:
         try:
-            left = self.study.total - len(self.study.finished())
+            left = self.study.expected() - len(self.study.finished())
             for job in range(min(self.jobs, left)):
                 self._start(job)
             while self.workers:
@@ -128,7 +130,7 @@ class _Workers:
                 self._wind_down()
             done = len(self.study.finished())
             raise Interrupted(
-                f"stopped; {done} of {self.study.total} trials are done, the same command goes on from there "
+                f"stopped; {done} of {self.study.expected()} trials are done, the same command goes on from there "
                 f"({self.setting.folder})."
             ) from None
         finally:
@@ -229,4 +231,5 @@ def _outcome(study: Study) -> Outcome:
         reason = f": {study.reason(failed[0])}" if failed else "."
         raise RunError(f"none of {len(trials)} trials has come to a value{reason}")
     finished = len(study.finished())
-    return Outcome(study.experiment(best), best.number, best.value, finished, len(failed), len(trials) - finished)
+    elsewhere = len(trials) - finished
+    return Outcome(study.experiment(best), best.number, best.value, finished, len(failed), elsewhere, study.expected())
