@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Goat
 from torch_goat.datasets import DATASETS
 
@@ -44,6 +46,14 @@ def test_a_generated_dataset_has_no_files(goat: Goat) -> None:
     assert ended.code == 0
     assert "generated" in ended.out
     assert "https://" not in ended.out
+
+
+@pytest.mark.parametrize("name", [[], ["top2"]])
+@pytest.mark.parametrize("option", [["--split", "paper"], ["--index", "0"], ["--force"]])
+def test_options_of_an_export_are_refused_elsewhere(goat: Goat, name: list[str], option: list[str]) -> None:
+    ended = goat("datasets", *name, *option)
+    beside = " ".join(["goat datasets", *name])
+    assert ended == (2, "", f"goat: {option[0]} does nothing beside {beside}; leave it out.\n")
 
 
 def test_an_unknown_dataset_is_refused(goat: Goat) -> None:

@@ -228,6 +228,28 @@ def test_recipes_can_be_printed_copied_and_given_found_settings(goat, tmp_path: 
     assert mine.options("gcn", "top2") == read_recipe("table1").options("gcn", "top2")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "option", "beside"),
+    [
+        (["--quick"], "--quick", "goat reproduce without a table"),
+        (["table1", "--show", "--only", "gat"], "--only", "--show"),
+        (["table1", "--jobs", "2", "--show"], "--jobs", "--show"),
+        (["table1", "--show", "--collect"], "--collect", "--show"),
+        (["table1", "--plan-only", "plan.json", "--device", "cpu"], "--device", "--plan-only"),
+        (["table1", "--plan-only", "plan.json", "--collect"], "--collect", "--plan-only"),
+        (["table1", "--collect", "--jobs", "0"], "--jobs", "--collect"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(goat, arguments: list[str], option: str, beside: str) -> None:
+    assert goat("reproduce", *arguments) == (2, "", f"goat: {option} does nothing beside {beside}; leave it out.\n")
+    assert list(Path().iterdir()) == []
+
+
+def test_a_recipe_is_shown_with_its_search(goat, tmp_path: Path) -> None:
+    shown = goat("reproduce", "table1", "--search", "5", "--show", "--out", "searched").out
+    assert read_recipe(write(tmp_path, shown, "mine.toml")).search.trials == 5
+
+
 def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def in_this_process(runs, *, on_event, **_: object) -> list[Event]:
         ends = []

@@ -6,7 +6,7 @@ import typer
 
 from torch_goat import datasets as library
 from torch_goat.cli.console import console, say, table
-from torch_goat.cli.options import DataDir, Force
+from torch_goat.cli.options import DataDir, Force, refuse_beside
 from torch_goat.datasets import DATASETS, Dataset
 from torch_goat.datasets.cache import cache_folder
 from torch_goat.datasets.dataset import Real
@@ -16,6 +16,7 @@ from torch_goat.tabular.folder import write_tables
 
 
 def datasets(
+    context: typer.Context,
     name: Annotated[
         str, typer.Argument(metavar="[NAME|export]", help="One dataset, with all that is known of it; or export.")
     ] = "",
@@ -35,15 +36,15 @@ def datasets(
     Example: goat datasets cora; goat datasets export cora tables/cora
     """
     if name == "export":
-        _export(dataset, folder, split, index, force, data_dir)
-    elif dataset:
+        return _export(dataset, folder, split, index, force, data_dir)
+    refuse_beside(context, f"goat datasets {name}".strip(), but=("data_dir",))
+    if dataset:
         raise SettingsError(f"one dataset at a time; to write {dataset} as tables: goat datasets export NAME FOLDER.")
-    elif not name:
-        _list(data_dir)
-    elif name in DATASETS:
-        _show(DATASETS[name], data_dir)
-    else:
+    if not name:
+        return _list(data_dir)
+    if name not in DATASETS:
         raise SettingsError(f"there is no dataset {name!r}{nearest(name, DATASETS)}")
+    return _show(DATASETS[name], data_dir)
 
 
 def _export(dataset: str, folder: Path | None, split: str, index: int, force: bool, data_dir: DataDir) -> None:

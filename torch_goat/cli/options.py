@@ -1,5 +1,6 @@
 """Options that several commands share, checked before any work starts."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
@@ -90,6 +91,23 @@ def refuse_set(assignments: list[str] | None, key: str, option: str) -> None:
     for assignment in assignments or []:
         if sets(assignment, key):
             raise SettingsError(f"--set {assignment} is what {option} is for; name it once, with {option}.")
+
+
+def refuse_beside(context: typer.Context, what: str, useless: Collection[str] = (), but: Collection[str] = ()) -> None:
+    """Refuses options that would do nothing.
+
+    Args:
+        context: The command, as it was called.
+        what: What it was called with.
+        useless: The parameters that do nothing beside that; all if empty.
+        but: Parameters that do something all the same.
+    """
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name or "")
+        if option.param_type_name != "option" or source is None or source.name == "DEFAULT" or option.name in but:
+            continue
+        if not useless or option.name in useless:
+            raise SettingsError(f"{option.opts[0]} does nothing beside {what}; leave it out.")
 
 
 def with_precision(assignments: list[str] | None, precision: str | None) -> list[str]:

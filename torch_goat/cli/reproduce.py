@@ -45,6 +45,7 @@ MOST_SENTENCES: Final = 10  # on runs that failed
 
 
 def reproduce(
+    context: typer.Context,
     name: Annotated[
         str, typer.Argument(metavar="TABLE", help="A table of the paper, or a recipe of your own, such as my.toml.")
     ] = "",
@@ -91,7 +92,9 @@ def reproduce(
     Example: goat reproduce table2 --only goat-lstm,gat --datasets cora,photo --jobs 2
     """
     if not name:
+        options.refuse_beside(context, "goat reproduce without a table")
         return _list_tables()
+    _check_purpose(context, show, plan_only, collect_only)
     if format and format not in FORMATS:
         raise SettingsError(f"there is no format {format!r}{nearest(format, FORMATS)}")
     path = find_recipe(name)
@@ -103,7 +106,7 @@ def reproduce(
         (row, column) for row in rows for column in columns if row in asked or not recipe.is_on_demand(row, column)
     }
     if show:
-        return typer.echo(recipe.to_toml() if found else path.read_text(encoding="utf-8"), nl=False)
+        return typer.echo(recipe.to_toml() if found or search else path.read_text(encoding="utf-8"), nl=False)
     table = _Table(recipe, folder, quick, precision, data_dir)
     if plan_only is not None:
         return _write_plan(plan_only, table.missing(cells), folder)
@@ -121,6 +124,16 @@ def reproduce(
     if problems or failures:
         raise typer.Exit(1)
     return None
+
+
+def _check_purpose(context: typer.Context, show: bool, plan_only: Path | None, collect_only: bool) -> None:
+    """Refuses what does nothing where a recipe is shown, a plan is written or nothing is run."""
+    if show:
+        options.refuse_beside(context, "--show", but=("show", "found", "search", "out"))
+    elif plan_only is not None:
+        options.refuse_beside(context, "--plan-only", ("jobs", "device", "format", "collect_only"))
+    elif collect_only:
+        options.refuse_beside(context, "--collect", ("jobs", "device"))
 
 
 class _Table:
