@@ -59,6 +59,7 @@ def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
     ("arguments", "text"),
     [
         (["betweenes-100"], "did you mean 'betweenness-100'?"),
+        (["nodes.csv"], "not on a graph of yours such as nodes.csv; compare settings there with goat train and --set"),
         ([*SMALL, "--set", "drpout=0"], "did you mean 'dropout'?"),
         ([*SMALL, "--space", "drpout=0,1"], "did you mean 'dropout'?"),
         ([*SMALL, "--space", "epochs=2,3"], "epochs is both set and searched"),

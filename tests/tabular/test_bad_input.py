@@ -103,6 +103,31 @@ BAD = {
         },
         "nodes.csv, line 1, column 'part': no node with a 'label' is left for the test part",
     ),
+    "training nodes of one class": (
+        {
+            "nodes": "id,part,label\na,test,y\nb,train,x\nc,train,x\nd,val,y\n",
+            "edges": "source,target\na,b\n",
+            "split_column": "part",
+        },
+        "nodes.csv, line 3, column 'label': all 2 training nodes have the one target 'x': nothing to learn",
+    ),
+    "training nodes of one number": (
+        {
+            "nodes": "id,when,y\na,1,2.5\nb,2,2.5\nc,3,2.5\nd,4,0.5\ne,5,1.5\n",
+            "edges": "source,target\na,b\n",
+            "target": "y",
+            "time_column": "when",
+        },
+        "nodes.csv, line 2, column 'y': all 3 training nodes have the one target '2.5': nothing to learn",
+    ),
+    "classes that differ by a blank": (
+        {"nodes": NODES.replace("50,Ulm,0,yes", "50,Ulm,0,yes ")},
+        "nodes.csv, line 6, column 'label': 'yes ' differs from 'yes' by blanks alone; write both alike.",
+    ),
+    "categories that differ by a blank": (
+        {"nodes": NODES.replace("d,20,Bonn", "d,20,Bonn ")},
+        "nodes.csv, line 5, column 'town': 'Bonn ' differs from 'Bonn' by blanks alone; write both alike.",
+    ),
     "a time that is none": (
         {"nodes": NODES, "time_column": "town"},
         "nodes.csv, line 2, column 'town': 'Ulm' is neither a number nor a date",

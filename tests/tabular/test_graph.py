@@ -211,3 +211,10 @@ def test_options_survive_toml_and_refuse_what_is_impossible(tmp_path: Path) -> N
     ]:
         with pytest.raises(SettingsError, match=message):
             parse(Tables, {"nodes": "n", "edges": "e", "target": "label", **values}, "here")
+
+
+def test_a_class_without_training_nodes_is_told(tmp_path: Path) -> None:
+    nodes = "id,part,label\na,train,x\nb,train,y\nc,val,x\nd,test,z\ne,test,w\n"
+    notes = load_tables(write(tmp_path, nodes, "source,target\na,b\n", split_column="part")).notes
+    assert "no training node is of the class 'w', 'z', which no model can learn so." in notes
+    assert not any("training node" in note for note in load_tables(write(tmp_path)).notes)

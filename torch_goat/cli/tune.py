@@ -7,6 +7,7 @@ import typer
 from torch_goat import settings
 from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import DataDir, Device, Precision, Set, refuse_set, with_precision
+from torch_goat.cli.own import is_own
 from torch_goat.cli.progress import Board, board
 from torch_goat.cli.train import Model, Out, Recipe, Split, base_experiment
 from torch_goat.datasets import DATASETS
@@ -55,6 +56,11 @@ def tune(
 
     Example: goat tune cora --model goat --trials 100 --jobs 2 --set epochs=300 --space heads=1,4,8
     """
+    if is_own(dataset, ""):
+        raise SettingsError(
+            f"goat tune searches on the datasets that goat datasets lists, not on a graph of yours such as {dataset}; "
+            "compare settings there with goat train and --set."
+        )
     try:
         from torch_goat.search.tune import BEST, TABLE
         from torch_goat.search.tune import tune as run

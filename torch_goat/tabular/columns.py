@@ -40,6 +40,7 @@ def fit_columns(
             if distinct > MOST_CATEGORIES or (many and name not in categories):
                 texts.append((name, distinct))
                 continue
+            check_blanks(source, name, values)
             columns.append(_category(name, values[train]))
         else:
             columns.append(_number(name, numbers(source, name, values)[train]))
@@ -112,6 +113,19 @@ def numbers(source: Source, name: str, values: pd.Series) -> np.ndarray:
             f"one of numbers; correct it or leave the cell empty."
         )
     return parsed
+
+
+def check_blanks(source: Source, name: str, values: pd.Series) -> None:
+    """Refuses categories that nobody can tell apart, as ``yes`` and ``yes`` with a blank after it."""
+    texts = _texts(values)
+    seen: dict[str, str] = {}
+    for text in texts.dropna().unique():
+        other = seen.setdefault(text.strip(), text)
+        if other != text:
+            raise TableError(
+                f"{source.where(first_row(texts == text), name)}: {shown(text)} differs from {shown(other)} by blanks "
+                "alone; write both alike."
+            )
 
 
 def is_numeric(values: pd.Series) -> bool:

@@ -16,7 +16,7 @@ from torch_goat.tabular.options import Tables
 from torch_goat.tabular.read import ReadTables, read, read_training
 from torch_goat.tabular.schema import Column, Schema
 from torch_goat.tabular.split import TRAIN, split_nodes
-from torch_goat.tabular.target import guess_task, read_target
+from torch_goat.tabular.target import check_training, guess_task, read_target
 
 
 class OwnGraph(NamedTuple):
@@ -44,6 +44,7 @@ def load_graph(tables: Tables, index: int = 0) -> OwnGraph:
     strata = y if classes else np.zeros(len(frame), dtype=np.int64)
     part = split_nodes(tables, source, frame, strata, labelled, index)
     train = part == TRAIN
+    check_training(tables, source, frame, y, train)
     mean, scale = (0.0, 1.0) if classes else (float(y[train].mean()), float(y[train].std()) or 1.0)
     nodes, edges = _columns(tables, found, train)
     schema = Schema(
@@ -67,7 +68,7 @@ def load_graph(tables: Tables, index: int = 0) -> OwnGraph:
         data.target_scale = scale
     for number, name in enumerate(("train_mask", "val_mask", "test_mask")):
         data[name] = torch.from_numpy(part == number)
-    notes = _notes(tables, found, schema, labelled)
+    notes = _notes(tables, found, schema, labelled, {classes[number] for number in y[train]} if classes else set())
     return OwnGraph(data, tuple(frame[schema.id]), schema, notes, found.sources.digest)
 
 
@@ -158,10 +159,15 @@ def _once(edge_index: Tensor, edge_attr: Tensor, nodes: int) -> tuple[Tensor, Te
     return coalesce(edge_index, edge_attr, num_nodes=nodes, reduce="mean")
 
 
-def _notes(tables: Tables, found: ReadTables, schema: Schema, labelled: np.ndarray) -> tuple[str, ...]:
+def _notes(
+    tables: Tables, found: ReadTables, schema: Schema, labelled: np.ndarray, trained: set[str]
+) -> tuple[str, ...]:
     notes = [*found.sources.nodes.notes, *found.sources.edges.notes]
     if not labelled.all():
         notes.append(f"{int((~labelled).sum())} nodes have no {tables.target!r}; they are neighbours alone.")
+    strange = [name for name in schema.classes if name not in trained]
+    if strange:
+        notes.append(f"no training node is of the class {', '.join(map(repr, strange))}, which no model can learn so.")
     unused = [name for name in found.sources.edges.columns if name not in found.names.values()]
     if unused and not tables.edge_features:
         notes.append(f"the columns {', '.join(unused)} of the edges are not used; --edge-features reads them.")

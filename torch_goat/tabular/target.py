@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from torch_goat.tabular.columns import is_numeric, numbers
+from torch_goat.tabular.columns import check_blanks, is_numeric, numbers
 from torch_goat.tabular.errors import TableError
 from torch_goat.tabular.options import Tables, Task
 from torch_goat.tabular.source import Source, first_row, shown
@@ -22,6 +22,24 @@ def guess_task(target: pd.Series) -> Task:
     return "classification" if whole and few else "regression"
 
 
+def check_training(tables: Tables, source: Source, frame: pd.DataFrame, y: np.ndarray, train: np.ndarray) -> None:
+    """Refuses a training part of which all targets are the same.
+
+    Args:
+        tables: How the tables are read.
+        source: Where the nodes came from.
+        frame: The nodes.
+        y: Their targets ``[n]``.
+        train: Which of them train ``[n]``.
+    """
+    if len(np.unique(y[train])) < 2:
+        row = first_row(train)
+        raise TableError(
+            f"{source.where(row, tables.target)}: all {int(train.sum())} training nodes have the one target "
+            f"{shown(frame[tables.target].iloc[row])}: nothing to learn; choose another split."
+        )
+
+
 def read_target(tables: Tables, source: Source, frame: pd.DataFrame, task: Task) -> tuple[np.ndarray, tuple[str, ...]]:
     """The targets ``[n]``, 0 or NaN where there is none, and the names of the classes."""
     values = frame[tables.target]
@@ -35,6 +53,7 @@ def read_target(tables: Tables, source: Source, frame: pd.DataFrame, task: Task)
                 f"{source.where(row, tables.target)}: all targets are {shown(values.iloc[row])}: nothing to learn."
             )
         return y, ()
+    check_blanks(source, tables.target, values)
     known = values.dropna().unique()
     order = pd.to_numeric(pd.Series(known)).argsort() if is_numeric(values) else pd.Series(known).argsort()
     classes = tuple(str(known[place]) for place in order)
