@@ -213,6 +213,7 @@ def test_mini_batches(goat: Goat) -> None:
         (["--batch-size", "20", "--fanout", "5,x"], "--fanout '5,x' must be numbers such as 100,15."),
         (["--batch-size", "20", "--fanout", "5,5,5"], "has 3 numbers, but the model has num_layers = 2"),
         (["--fanout", "5,5"], "needs mini-batches; set batch_size too"),
+        (["--workers", "1"], "--workers 1 makes mini-batches; set --batch-size too, or leave it out."),
         (["--batch-size", "1000"], "batch_size = 1000 is more than the 60 training nodes"),
         (["--batch-size", "-2"], "batch_size = -2 is impossible"),
     ],

@@ -129,7 +129,7 @@ def show_graph(tables: Tables, graph: "OwnGraph") -> None:
         console().print(table(["column", "of", "kind", "becomes"], rows))
     if schema.task == "classification":
         counts = torch.bincount(data.y[data.train_mask], minlength=len(schema.classes)).tolist()
-        shown = ", ".join(f"{name} {count}" for name, count in list(zip(schema.classes, counts, strict=True))[:20])
+        shown = ", ".join(f"{name}: {count}" for name, count in list(zip(schema.classes, counts, strict=True))[:20])
         say(f"Target: {schema.target!r}, {len(schema.classes)} classes (training nodes: {shown}).")
     else:
         mean, scale = schema.target_mean, schema.target_scale
@@ -249,7 +249,7 @@ def compare(
     for model in MODELS:
         own = tables if KINDS[model].edges else replace(tables, edge_features=False)
         asked = [one for one in assignments if model == "goat" or not _records(one)]  # the others have no order
-        starts[model] = recording(with_options(base(own, graph, model), asked), graph, asked)
+        starts[model] = recording(_with_options_of(model, base(own, graph, model), asked), graph, asked)
     if tables.edge_features:
         say("Note: GraphSAGE reads no edge features.")
     root = out or Path("runs") / f"{graph_name(tables)}-{fingerprint(starts['goat'])}"
@@ -264,6 +264,16 @@ def compare(
     _show_comparison(runs, metric, tables)
     winner = max(runs, key=lambda model: _sign(metric) * _summary(runs[model], "val", metric).mean)
     return _best(runs[winner], metric), _best(runs["goat"], metric), root
+
+
+def _with_options_of(model: str, start: Experiment, assignments: Sequence[str]) -> Experiment:
+    """The settings of a model of the comparison; what is no option of all of them is refused with what to do."""
+    try:
+        return with_options(start, assignments)
+    except SettingsError as error:
+        if model == "goat":  # the first, to which everything is an option that is one at all
+            raise
+        raise SettingsError(f"{error} Every model of a comparison takes it; --model goat trains one alone.") from None
 
 
 def _best(runs: Sequence[Trained], metric: str) -> Path:
@@ -290,16 +300,27 @@ def _show_comparison(runs: dict[str, list[Trained]], metric: str, tables: Tables
     repeats = len(runs["goat"])
     what = "splits, a seed each" if tables.split == "random" else "seeds on the same split"
     say(f"Mean and standard deviation over {repeats} {what}." if repeats > 1 else "One run each.")
-    first, second = sorted(runs, key=lambda model: -_sign(metric) * _summary(runs[model], "val", metric).mean)[:2]
+    say(verdict(runs, metric))
+
+
+def verdict(runs: dict[str, list[Trained]], metric: str) -> str:
+    """Which model is best on the validation nodes, and by how much it leads the second on the test nodes.
+
+    Args:
+        runs: The runs by model, as many of each.
+        metric: What decides.
+    """
+    means = {model: _sign(metric) * _summary(done, "val", metric).mean for model, done in runs.items()}
+    first, second = sorted(means, key=lambda model: -means[model])[:2]
+    best, other = MODELS[first], MODELS[second]
     pairs = zip(runs[first], runs[second], strict=True)
     leads = [_sign(metric) * (a.result.metrics["test"][metric] - b.result.metrics["test"][metric]) for a, b in pairs]
-    lead = summarize(leads).mean
-    ahead = sum(value > 0 for value in leads)
-    say(
-        f"{MODELS[first]} wins on the validation nodes. On the test nodes it is "
-        f"{'ahead of' if lead >= 0 else 'behind'} {MODELS[second]} by {abs(lead):.4g} in {metric} "
-        f"(ahead in {ahead} of {repeats})."
-    )
+    lead, ahead = summarize(leads).mean, sum(value > 0 for value in leads)
+    text = f"{best} wins on the validation nodes."
+    if means[first] == means[second]:
+        text = f"{best} and {other} are level on the validation nodes; {best} is taken."
+    test = f"{'ahead of' if lead > 0 else 'behind'} {other} by {abs(lead):.4g}" if lead else f"level with {other}"
+    return f"{text} On the test nodes it is {test} in {metric} (ahead in {ahead} of {len(leads)})."
 
 
 def _shown(summary: Summary) -> str:

@@ -159,6 +159,8 @@ def _run(
     experiment: Experiment, folder: Path, device: str, data_dir: Path | None, workers: int | None, tensorboard: bool
 ) -> tuple[Result, bool]:
     """Trains with progress; also says whether the run was done before."""
+    if workers is not None and not experiment.training.batch_size:
+        raise SettingsError(f"--workers {workers} makes mini-batches; set --batch-size too, or leave it out.")
     name = f"{experiment.dataset} {experiment.model.name}"
     done = finished(experiment, folder) is not None
     with ExitStack() as stack:
