@@ -5,7 +5,7 @@ import pytest
 
 from tests.recipes.recipes import write
 from torch_goat.models import ModelOptions
-from torch_goat.recipes import Recipe, read_recipe, with_found
+from torch_goat.recipes import RECIPES, Recipe, read_recipe, with_found
 from torch_goat.settings import SettingsError
 from torch_goat.training import Experiment, TrainingOptions
 
@@ -44,6 +44,18 @@ def test_columns_that_share_settings_give_up_their_own() -> None:
     changed = with_found(read_recipe("table2"), "goat-lstm", found, "best.toml")
     assert changed.options("goat-lstm", "citeseer")[0] == found.model
     assert changed.published("goat-lstm", "citeseer").text == "69.5"
+
+
+@pytest.mark.parametrize("name", [name for name in RECIPES if "goat-lstm" in read_recipe(name).rows])
+def test_a_row_that_names_its_rnn_keeps_it(name: str) -> None:
+    recipe = read_recipe(name)
+    column = next(iter(recipe.columns.values()))
+    found = Experiment(column.dataset, column.split, model=ModelOptions("goat", heads=2, rnn="gru"))
+    changed = with_found(recipe, "goat-lstm", found, "best.toml")
+    for row in (row for row in ("goat-lstm", "goat-gru", "goat-rnn") if row in recipe.rows):
+        assert changed.rows[row].label == f"GOAT({row.removeprefix('goat-')})"
+        for name in recipe.columns:
+            assert changed.options(row, name)[0].rnn == row.removeprefix("goat-")
 
 
 def test_settings_of_another_column_leave_the_first_alone(recipe: Recipe) -> None:
