@@ -127,6 +127,7 @@ def test_what_a_graph_of_ones_own_does_not_allow(
         (["xor", "--groups", "role"], "there is no --groups role; did you mean 'roles'?"),
         (["top2", "--groups", "roles"], "needs a task of known information, but top2 is none"),
         (["xor", "--models", "gim"], "there is no model 'gim'; did you mean 'gin'?"),
+        (["xor", "--models", "goat"], "there is no model 'goat'; there are goat-lstm, goat-gru, goat-rnn."),
         (["betweenness-100", "--models", "gin"], "betweenness-100 has real labels"),
         (["betweenness-100", "--groups", "order"], "betweenness-100 has real labels"),
         (["xor", "--values", "size"], "there is no --values size; known are degree, features."),

@@ -9,9 +9,12 @@ import pytest
 
 from tests.cli.conftest import Goat
 from torch_goat import settings
+from torch_goat.cli.progress import board
+from torch_goat.cli.tune import _Show
 from torch_goat.files import is_locked
 from torch_goat.models import ModelOptions
 from torch_goat.recipes import paper_grid
+from torch_goat.search.worker import TrialEvent
 from torch_goat.training import Experiment, TrainingOptions
 
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=2", "--set", "hidden_channels=4", "--device", "cpu"]
@@ -102,3 +105,12 @@ def test_a_search_that_is_killed_goes_on_where_it_was(goat: Goat) -> None:
     for folder in ("cut", "whole"):
         assert goat(*arguments, "--out", folder).code == 0
     assert Path("cut/trials.csv").read_text() == Path("whole/trials.csv").read_text()
+
+
+def test_the_progress_of_a_search_counts_what_a_longer_one_had_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with board(2, "trials") as shown:
+        show = _Show(shown, "mse")
+        show(TrialEvent("opened", -1, done=3, best=0.5))
+        show(TrialEvent("started", 1))
+        show(TrialEvent("finished", 1, value=0.25, done=4, best=0.25))
+    assert capsys.readouterr().err == "4/4 trial 1: mse 0.2500, best mse 0.2500\n"

@@ -50,7 +50,8 @@ def _show(found: Explanation) -> None:
     text = f"Node {ids[found.node]}: predicted {found.label(said.value)}"
     text += f" with probability {said.probability:.3f}" if found.graph.classes else ""
     truth = found.label(said.truth)
-    say(f"{text}; {f'it is {truth}' if truth else 'what it is is not known'}. {len(found.effects)} neighbours.")
+    count = f"{len(found.effects)} neighbour{'' if len(found.effects) == 1 else 's'}"
+    say(f"{text}; {f'it is {truth}' if truth else 'what it is is not known'}. {count}.")
     _orders(found)
     if found.effects:
         what = "probability without" if found.graph.classes else "prediction without"

@@ -131,7 +131,9 @@ def _models(wanted: str) -> list[str]:
     names = {"all": list(MODELS), "none": []}.get(wanted, wanted.split(","))
     for name in names:
         if name not in MODELS:
-            raise SettingsError(f"there is no model {name!r}{nearest(name, MODELS)}")
+            kinds = [known for known in MODELS if known.startswith(f"{name}-")]  # "goat" is nearer to "gat" by letters
+            meant = f"; there are {', '.join(kinds)}." if kinds else nearest(name, MODELS)
+            raise SettingsError(f"there is no model {name!r}{meant}")
     return names
 
 

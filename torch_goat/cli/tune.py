@@ -104,6 +104,7 @@ class _Show:
 
     def __call__(self, event: "TrialEvent") -> None:
         name, shown = f"trial {event.number}", self._board
+        shown.total = max(shown.total, event.done)  # after a longer search than is asked for now
         if event.best is not None:
             shown.note = f"best {self._metric} {event.best:.4f}"
         if event.kind == "started":
