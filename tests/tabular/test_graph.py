@@ -218,3 +218,17 @@ def test_a_class_without_training_nodes_is_told(tmp_path: Path) -> None:
     notes = load_tables(write(tmp_path, nodes, "source,target\na,b\n", split_column="part")).notes
     assert "no training node is of the class 'w', 'z', which no model can learn so." in notes
     assert not any("training node" in note for note in load_tables(write(tmp_path)).notes)
+
+
+def test_a_column_without_any_value_is_told(tmp_path: Path) -> None:
+    nodes = "\n".join(line.replace(",", ",,", 1) for line in NODES.splitlines()).replace("id,,", "id,height,")
+    _, _, schema, notes, _ = load_tables(write(tmp_path, nodes))
+    assert [column.name for column in schema.nodes] == ["age", "town", "member"]
+    assert notes == ("the columns height of the nodes have no value at all and are not used.",)
+    assert load_tables(write(tmp_path, nodes, drop=("height",))).notes == ()
+
+
+def test_columns_of_edges_that_are_not_used_are_told_with_the_command_that_does(tmp_path: Path) -> None:
+    edges = "\n".join(f"{line},{'weight' if 'source' in line else 1}" for line in EDGES.splitlines())
+    (note,) = load_tables(write(tmp_path, edges=edges)).notes  # goat pid shows it too, which has no such option
+    assert note == "the columns weight of the edges are not used; goat train --edge-features reads them."

@@ -170,7 +170,13 @@ def _notes(
         notes.append(f"no training node is of the class {', '.join(map(repr, strange))}, which no model can learn so.")
     unused = [name for name in found.sources.edges.columns if name not in found.names.values()]
     if unused and not tables.edge_features:
-        notes.append(f"the columns {', '.join(unused)} of the edges are not used; --edge-features reads them.")
+        notes.append(
+            f"the columns {', '.join(unused)} of the edges are not used; goat train --edge-features reads them."
+        )
+    free = [name for name in found.sources.nodes.columns if name not in tables.drop]
+    empty = [name for name in free if not found.nodes[name].notna().any()]
+    if empty:
+        notes.append(f"the columns {', '.join(empty)} of the nodes have no value at all and are not used.")
     if not schema.nodes:
         notes.append("the nodes have no features; a constant and the logarithm of the degree take their place.")
     return tuple(notes)
