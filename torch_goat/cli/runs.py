@@ -110,7 +110,7 @@ def read_run(folder: Path) -> Run:
             seed=experiment.seed,
         )
         if (folder / RESULT).exists():
-            return _with_result(run, Result.from_json((folder / RESULT).read_text(encoding="utf-8")))
+            return _with_result(run, _result(folder / RESULT))
         run = replace(run, epochs=_epochs(folder / CURVES))
         if is_locked(folder):
             return replace(run, state="running")
@@ -120,6 +120,13 @@ def read_run(folder: Path) -> Run:
         return replace(run, state="stopped")
     except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         return replace(blank, note=str(error).replace("\n", " ") or type(error).__name__)
+
+
+def _result(path: Path) -> Result:
+    try:
+        return Result.from_json(path.read_text(encoding="utf-8"))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: {error}") from error
 
 
 def _with_result(run: Run, result: Result) -> Run:
