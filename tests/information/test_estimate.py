@@ -110,6 +110,9 @@ def test_halves_and_clusters() -> None:
         here = halves[edge_index[1] == node]
         assert int((here == 0).sum()) == len(here) // 2
     assert not torch.equal(halves, assign(edge_index, "random", None, x, seed=1))
+    loops = torch.arange(40).expand(2, -1)  # nobody is a neighbour of its own
+    looped = assign(torch.cat([loops, edge_index], dim=1), "random", None, x, seed=0)
+    assert looped.tolist() == [-1] * 40 + halves.tolist()
     clusters = assign(edge_index, "features", None, x, seed=0)
     odd = edge_index[0] % 2
     assert torch.equal(clusters, odd) or torch.equal(clusters, 1 - odd)

@@ -51,7 +51,8 @@ def assign(edge_index: Tensor, groups: Groups | Tensor, ordering: Ordering | Non
     elif groups == "features":
         group = torch.from_numpy(cluster(values, 2, seed))[source]
     else:
-        group = _halves(target, seed)
+        group = torch.full_like(target, -1)
+        group[source != target] = _halves(target[source != target], seed)  # who is no neighbour takes no place
     return torch.where(source == target, -1, group)
 
 
