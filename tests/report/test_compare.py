@@ -1,6 +1,7 @@
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from scipy import stats
 
 from tests.small_runs import run, small_graphs
-from torch_goat.report.compare import compare, gather, on_one_dataset
+from torch_goat.report.compare import Finished, compare, gather, on_one_dataset
+from torch_goat.tabular import Tables
 from torch_goat.training import RunError
 
 
@@ -34,7 +36,7 @@ def test_runs_that_differ_in_their_seed_are_one_row(folder: Path) -> None:
     row = rows["gcn, learning_rate=0.05"]
     expected = stats.t.interval(0.95, 2, loc=np.mean(scores), scale=stats.sem(scores))
     assert row.mean == pytest.approx(np.mean(scores))
-    assert (row.low, row.high) == pytest.approx((max(0, expected[0]), expected[1]))
+    assert (row.low, row.high) == pytest.approx((max(0, expected[0]), min(1, expected[1])))
     one = rows["gat"]
     interval = stats.binomtest(round(one.mean * 12), 12).proportion_ci(method="wilson")
     assert (one.low, one.high) == pytest.approx((interval.low, interval.high))
@@ -46,7 +48,47 @@ def test_the_best_validation_comes_first(folder: Path) -> None:
     rows = compare(runs, 12, lambda run: np.zeros(1))
     assert [row.validation for row in rows] == sorted((row.validation for row in rows), reverse=True)
     best = rows[0].best
-    assert best.score("val") == max(run.score("val") for run in rows[0].runs)
+    assert best.score("val", "accuracy") == max(run.score("val", "accuracy") for run in rows[0].runs)
+
+
+def test_what_is_asked_of_another_target_is_not_compared(folder: Path) -> None:
+    (one,), _ = gather(folder / "gat")
+
+    def asked(target: str, **options: str) -> Finished:
+        tables = Tables("nodes.csv", target, **options)
+        return replace(one, experiment=replace(one.experiment, dataset="village", split="random", tables=tables))
+
+    (number,), _ = gather(folder / "other")
+    runs = [asked("joins"), asked("joins"), asked("craft"), asked("joins", digest="ab"), asked("joins", drop=("land",))]
+    runs.append(replace(runs[0], result=number.result))  # classes there, numbers here
+    chosen, others = on_one_dataset(runs)
+    assert chosen == [runs[0], runs[1], runs[4]]
+    assert others == ["village random (craft)", "village random (joins)"]
+
+
+def test_one_metric_judges_all(folder: Path) -> None:
+    """Accuracy and macro F1 are not put beside each other: by accuracy the first would be better."""
+    (one,), _ = gather(folder / "gat")
+    runs = []
+    for weighted, accuracy, macro_f1 in ((False, 0.9, 0.5), (True, 0.8, 0.7)):
+        training = replace(one.experiment.training, class_weights=weighted)
+        metrics = {split: {"accuracy": accuracy, "macro_f1": macro_f1} for split in ("train", "val", "test")}
+        experiment, result = replace(one.experiment, training=training), replace(one.result, metrics=metrics)
+        runs.append(replace(one, experiment=experiment, result=result))
+    rows = compare(runs, 12, lambda run: np.zeros(1))
+    assert [(row.metric, row.mean, row.validation) for row in rows] == [("macro_f1", 0.7, 0.7), ("macro_f1", 0.5, 0.5)]
+    (row,) = compare(runs[:1], 12, lambda run: np.zeros(1))
+    assert (row.metric, row.mean) == ("accuracy", 0.9)
+
+
+def test_no_interval_goes_beyond_what_a_share_can_be(folder: Path) -> None:
+    (one,), _ = gather(folder / "gat")
+    runs = [
+        replace(one, result=replace(one.result, metrics={split: {"accuracy": share} for split in ("val", "test")}))
+        for share in (0.9, 1.0)
+    ]
+    (row,) = compare(runs, 12, lambda run: np.zeros(1))
+    assert (row.low, row.high) == (pytest.approx(0.95 - 12.7062 * 0.05, abs=1e-4), 1.0)  # t of one degree of freedom
 
 
 def test_a_single_regression_run_has_the_interval_of_its_errors(folder: Path) -> None:

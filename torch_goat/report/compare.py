@@ -35,14 +35,13 @@ class Finished:
     result: Result
 
     @property
-    def metric(self) -> str:
-        """What the run is judged by: with class weights, every class counts alike."""
-        first = next(iter(self.result.metrics["val"]))
-        return "macro_f1" if first == "accuracy" and self.experiment.training.class_weights else first
+    def first_metric(self) -> str:
+        """The metric that all runs of its task have."""
+        return next(iter(self.result.metrics["val"]))
 
-    def score(self, split: str) -> float:
-        """The metric of a part of the nodes; not a number if it has none."""
-        return self.result.metrics.get(split, {}).get(self.metric, math.nan)
+    def score(self, split: str, metric: str) -> float:
+        """A metric of a part of the nodes; not a number if it has none."""
+        return self.result.metrics.get(split, {}).get(metric, math.nan)
 
 
 @dataclass(frozen=True)
@@ -57,6 +56,7 @@ class Row:
         high: The upper end.
         basis: What the interval is about.
         validation: The mean of the validation metric.
+        metric: What they are judged by.
     """
 
     label: str
@@ -66,16 +66,12 @@ class Row:
     high: float
     basis: str
     validation: float
-
-    @property
-    def metric(self) -> str:
-        """What the runs are judged by."""
-        return self.runs[0].metric
+    metric: str
 
     @property
     def best(self) -> Finished:
         """The run of the best validation."""
-        return _best(self.runs, self.metric, lambda run: run.score("val"))
+        return min(self.runs, key=lambda run: _rank(run.score("val", self.metric), self.metric))
 
 
 def gather(place: Path) -> tuple[list[Finished], list[str]]:
@@ -97,7 +93,7 @@ def gather(place: Path) -> tuple[list[Finished], list[str]]:
                 experiment = settings.read(Experiment, path)
             with reading(folder, RESULT) as path:
                 run = Finished(folder, experiment, Result.from_json(path.read_text(encoding="utf-8")))
-                run.score("val")
+                run.score("val", run.first_metric)
             found.append(run)
         except Damaged as error:
             left_out.append(f"{name} is damaged ({error.what})")
@@ -108,11 +104,11 @@ def gather(place: Path) -> tuple[list[Finished], list[str]]:
 
 
 def on_one_dataset(runs: Sequence[Finished]) -> tuple[list[Finished], list[str]]:
-    """The runs on the dataset and split protocol that most of them are on, and the names of the others."""
-    counts = Counter(_data(run) for run in runs)
-    chosen = max(counts, key=lambda data: counts[data])  # the first of equals
-    others = [" ".join(data).strip() for data in counts if data != chosen]
-    return [run for run in runs if _data(run) == chosen], others
+    """The runs on the data, the target and the split protocol that most of them are on, and the names of the others."""
+    counts = Counter(_question(run) for run in runs)
+    chosen = max(counts, key=lambda question: counts[question])  # the first of equals
+    others = dict.fromkeys(_named(run) for run in runs if _question(run) != chosen)
+    return [run for run in runs if _question(run) == chosen], list(others)
 
 
 def compare(runs: Iterable[Finished], test_nodes: int, errors: Callable[[Finished], np.ndarray]) -> list[Row]:
@@ -127,36 +123,60 @@ def compare(runs: Iterable[Finished], test_nodes: int, errors: Callable[[Finishe
     for run in runs:
         groups.setdefault(settings.dumps(settled(run.experiment)), []).append(run)
     labels = _labels([settled(group[0].experiment) for group in groups.values()])
-    rows = [_row(label, group, test_nodes, errors) for label, group in zip(labels, groups.values(), strict=True)]
-    sign = 1 if rows[0].metric in LOWER_IS_BETTER else -1
-    return sorted(rows, key=lambda row: sign * row.validation if math.isfinite(row.validation) else math.inf)
+    metric = _metric([run for group in groups.values() for run in group])
+    rows = [
+        _row(label, group, metric, test_nodes, errors) for label, group in zip(labels, groups.values(), strict=True)
+    ]
+    return sorted(rows, key=lambda row: _rank(row.validation, metric))
 
 
-def _row(label: str, runs: Sequence[Finished], test_nodes: int, errors: Callable[[Finished], np.ndarray]) -> Row:
-    scores = np.array([run.score("test") for run in runs])
+def _metric(runs: Sequence[Finished]) -> str:
+    """What all of them are judged by: where one has class weights, every class counts alike."""
+    first = runs[0].first_metric
+    weighted = any(run.experiment.training.class_weights for run in runs)
+    return "macro_f1" if first == "accuracy" and weighted else first
+
+
+def _rank(value: float, metric: str) -> float:
+    """Smaller is better, and what is not a number comes last."""
+    sign = 1 if metric in LOWER_IS_BETTER else -1
+    return sign * value if math.isfinite(value) else math.inf
+
+
+def _row(
+    label: str, runs: Sequence[Finished], metric: str, test_nodes: int, errors: Callable[[Finished], np.ndarray]
+) -> Row:
+    scores = np.array([run.score("test", metric) for run in runs])
     mean = float(scores.mean())
     low, high, basis = math.nan, math.nan, ""
     if len(runs) > 1:
         half = stats.t.ppf(0.975, len(runs) - 1) * scores.std(ddof=1) / math.sqrt(len(runs))
         low, high, basis = mean - half, mean + half, f"mean of {len(runs)} runs"
-    elif test_nodes and runs[0].metric == "accuracy" and math.isfinite(mean):
+    elif test_nodes and metric == "accuracy" and math.isfinite(mean):
         low, high = wilson(mean * test_nodes, test_nodes)
         basis = f"one run, {test_nodes:,} test nodes"
-    elif test_nodes > 1 and runs[0].metric == "mse" and math.isfinite(mean):
+    elif test_nodes > 1 and metric == "mse" and math.isfinite(mean):
         squares = errors(runs[0])
         half = Z95 * float(squares.std(ddof=1)) / math.sqrt(len(squares))
         low, high, basis = mean - half, mean + half, f"one run, {test_nodes:,} test nodes"
-    validation = float(np.mean([run.score("val") for run in runs]))
-    return Row(label, tuple(runs), mean, max(low, 0.0) if low == low else low, high, basis, validation)
+    if math.isfinite(low):  # a normal interval knows no ends
+        low, high = max(low, 0.0), high if metric in LOWER_IS_BETTER else min(high, 1.0)
+    validation = float(np.mean([run.score("val", metric) for run in runs]))
+    return Row(label, tuple(runs), mean, low, high, basis, validation, metric)
 
 
-def _best(runs: Sequence[Finished], metric: str, score: Callable[[Finished], float]) -> Finished:
-    sign = 1 if metric in LOWER_IS_BETTER else -1
-    return min(runs, key=lambda run: sign * score(run) if math.isfinite(score(run)) else math.inf)
+def _question(run: Finished) -> tuple[Any, ...]:
+    """What is asked of which nodes; answers to different questions cannot be compared."""
+    one, own = run.experiment, run.experiment.tables
+    files = () if own is None else (own.digest or (own.nodes, own.edges), own.target)
+    parts = () if own is None else (own.split_column, own.time_column, own.train, own.val)
+    return one.dataset, one.split, one.graph, files, parts, run.first_metric
 
 
-def _data(run: Finished) -> tuple[str, str]:
-    return run.experiment.dataset, run.experiment.split
+def _named(run: Finished) -> str:
+    one = run.experiment
+    name = f"{one.dataset} {one.split}".strip()
+    return name if one.tables is None else f"{name} ({one.tables.target})"
 
 
 def _labels(experiments: Sequence[Experiment]) -> list[str]:
