@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,7 +12,7 @@ from tests.small_runs import run, small_graphs
 from torch_goat.cli.app import run as goat
 from torch_goat.report import report
 from torch_goat.settings import SettingsError
-from torch_goat.training import NamedGraph, Run
+from torch_goat.training import NamedGraph, Run, RunError
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
 
@@ -152,6 +153,19 @@ def test_the_command_writes_a_page_once(folder: Path, tmp_path: Path, capsys: py
 
 def test_the_page_depends_on_the_runs_alone(folder: Path) -> None:
     assert report(folder) == report(folder)
+
+
+def test_a_damaged_run_is_left_out_and_named(folder: Path, tmp_path: Path) -> None:
+    for name in ("goat-0", "gcn"):
+        shutil.copytree(folder / name, tmp_path / name)
+    results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}
+    best = max(sorted(results, reverse=True), key=lambda name: results[name]["metrics"]["val"]["accuracy"])
+    (tmp_path / best / "metrics.csv").unlink()  # of the run that is looked at closely
+    text = Page(report(tmp_path)).text
+    assert f"Left out: {best} is damaged (metrics.csv: No such file or directory)." in text
+    assert text.count("one run, 12 test nodes") == 1
+    with pytest.raises(RunError, match=r"damaged .metrics\.csv"):
+        report(tmp_path / best)
 
 
 def test_nothing_to_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -84,9 +84,8 @@ def gather(place: Path) -> tuple[list[Finished], list[str]]:
         raise RunError(f"there is no folder {place}; name a run or a folder of runs.")
     found, left_out = [], []
     for folder in find_runs(place):
-        name = "it" if folder == place else str(folder.relative_to(place))
         if not (folder / RESULT).is_file():
-            left_out.append(f"{name} is not done")
+            left_out.append(f"{_below(folder, place)} is not done")
             continue
         try:
             with reading(folder, CONFIG) as path:
@@ -96,11 +95,20 @@ def gather(place: Path) -> tuple[list[Finished], list[str]]:
                 run.score("val", run.first_metric)
             found.append(run)
         except Damaged as error:
-            left_out.append(f"{name} is damaged ({error.what})")
+            left_out.append(damage(error, place))
     if not found:
         reason = f" ({left_out[0]})" if left_out else ""
         raise RunError(f"there is no run that is done in {place}{reason}; name a folder that goat train has filled.")
     return found, left_out
+
+
+def damage(error: Damaged, place: Path) -> str:
+    """Why a run below a folder is left out."""
+    return f"{_below(error.folder, place)} is damaged ({error.what})"
+
+
+def _below(folder: Path, place: Path) -> str:
+    return "it" if folder == place else str(folder.relative_to(place))
 
 
 def on_one_dataset(runs: Sequence[Finished]) -> tuple[list[Finished], list[str]]:

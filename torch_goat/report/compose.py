@@ -15,13 +15,13 @@ from torch_goat.explain.node import check_sorts
 from torch_goat.explain.steadiness import siblings
 from torch_goat.nn import Ordering
 from torch_goat.report import charts, measures, words
-from torch_goat.report.compare import Finished, Row, compare, gather, on_one_dataset
+from torch_goat.report.compare import Finished, Row, compare, damage, gather, on_one_dataset
 from torch_goat.report.drawing import Chart
 from torch_goat.report.page import render
 from torch_goat.report.viewer import viewer_data
 from torch_goat.settings import SettingsError
 from torch_goat.training import NamedGraph, Run, open_run
-from torch_goat.training.folder import CURVES, reading
+from torch_goat.training.folder import CURVES, Damaged, reading
 
 MOST_NODES: Final = 200  # with contributions
 UNASKED_NODES: Final = 20  # with contributions if none are named
@@ -79,7 +79,8 @@ def report(place: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path
     """The report on a run or on all runs of a folder, as one page of HTML that needs nothing else.
 
     The runs on one dataset are compared; the run of the best validation is looked at closely. Neighbourhoods are those
-    of the best run whose network learned an order, if there is one.
+    of the best run whose network learned an order, if there is one. A run with a damaged file is left out and named, if
+    there are others.
 
     Args:
         place: A run folder, or a folder that holds some at any depth.
@@ -91,6 +92,19 @@ def report(place: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path
     if len(nodes) > MOST_NODES:
         raise SettingsError(f"{len(nodes)} nodes are too many to explain in one page; name at most {MOST_NODES}.")
     found, left_out = gather(place)
+    while True:
+        try:
+            return _page(place, found, left_out, nodes, data_dir)
+        except Damaged as error:  # in a file that is read of the runs that are looked at alone
+            sound = [run for run in found if run.folder != error.folder]
+            if len(sound) in (0, len(found)):
+                raise
+            found, left_out = sound, [*left_out, damage(error, place)]
+
+
+def _page(
+    place: Path, found: Sequence[Finished], left_out: Sequence[str], nodes: Sequence[str], data_dir: str | Path | None
+) -> str:
     runs, other_data = on_one_dataset(found)
     rows = _rows(runs, data_dir)
     detail = look_at(rows[0].best, data_dir)

@@ -40,7 +40,7 @@ class Damaged(RunError):
 
     def __init__(self, folder: Path, what: str) -> None:
         super().__init__(f"the run folder {folder} is damaged ({what}); train it anew in another folder.")
-        self.what = what
+        self.folder, self.what = folder, what
 
 
 def finished(experiment: Experiment, folder: Path) -> Result | None:
