@@ -7,7 +7,7 @@ import pytest
 
 from tests.recipes.recipes import write
 from torch_goat.recipes import Run, plan, read_recipe
-from torch_goat.tables import Ledger
+from torch_goat.tables import Ledger, collect
 from torch_goat.training import RunError, train
 
 
@@ -108,3 +108,15 @@ def test_a_damaged_result_is_named(tmp_path: Path, runs: list[Run], change: Call
     (tmp_path / "table.jsonl").write_text(json.dumps(entry) + "\n")
     with pytest.raises(RunError, match=r"table\.jsonl, line 1: not a result; remove the line to run it again"):
         Ledger(tmp_path / "table")
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [{}, {"val": {"mse": 0.5}}, {"val": {"mse": 0.5}, "test": {}}, {"val": {"mse": 0.5}, "test": {"mse": "x"}}],
+)
+def test_a_folder_without_the_metrics_of_a_table_is_named(tmp_path: Path, runs: list[Run], metrics: dict) -> None:
+    path = tmp_path / "table" / runs[0].folder / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"metrics": metrics}))
+    with pytest.raises(RunError, match=rf"{path} lacks metrics .* remove it to run this again"):
+        Ledger(tmp_path / "table").result(runs[0])
+    assert collect(runs, Ledger(tmp_path / "table")).problems.keys() == {("gcn", "size")}

@@ -7,7 +7,9 @@ from torch_goat import settings
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
 from torch_goat.training import Experiment, Result, RunError, finished
-from torch_goat.training.folder import difference
+from torch_goat.training.folder import RESULT, difference
+
+_NO_RESULT = (ValueError, KeyError, TypeError, AttributeError)
 
 
 class Planned(Protocol):
@@ -39,8 +41,9 @@ class Ledger:
             for number, line in enumerate(self.path.read_bytes().splitlines(), 1):
                 try:
                     entry = json.loads(line)
-                    self._lines[entry["folder"]] = dict(entry["experiment"]), _checked(entry["result"])
-                except (ValueError, KeyError, TypeError, AttributeError):
+                    _check(Result(**entry["result"]))
+                    self._lines[entry["folder"]] = dict(entry["experiment"]), entry["result"]
+                except _NO_RESULT:
                     raise RunError(
                         f"{self.path}, line {number}: not a result; remove the line to run it again."
                     ) from None
@@ -48,7 +51,7 @@ class Ledger:
         self._read: dict[str, Experiment | None] = {}  # experiments of lines, read when they are asked for
 
     def result(self, run: Planned) -> Result | None:
-        """The result of a run that is done, else ``None``; a folder that holds another experiment is refused."""
+        """The result of a run that is done, else ``None``; another experiment and missing metrics are refused."""
         if (name := str(run.folder)) in self._lines:
             experiment, result = self._lines[name]
             if name not in self._read:
@@ -62,7 +65,16 @@ class Ledger:
                     f"{self.path} has another experiment for {name} ({what}); choose another folder, or remove its "
                     "line to run it again."
                 )
-        return finished(run.experiment, self.folder / run.folder)
+        folder = self.folder / run.folder
+        found = finished(run.experiment, folder)
+        if found is not None:
+            try:
+                _check(found)
+            except _NO_RESULT:
+                raise RunError(
+                    f"{folder / RESULT} lacks metrics that the table needs; remove it to run this again."
+                ) from None
+        return found
 
     def is_missing(self, run: Planned) -> bool:
         """Whether a run is still to be done; one whose folder is of no use is not."""
@@ -112,12 +124,13 @@ class Ledger:
         write_atomic(self.path, "".join(f"{line}\n" for line in lines))
 
 
-def _checked(result: dict[str, Any]) -> dict[str, Any]:
-    """Refuses what is not the result of a run."""
-    metrics = Result(**result).metrics
-    if not all(isinstance(value, float | int) for split in ("val", "test") for value in metrics[split].values()):
-        raise ValueError("a metric is no number")
-    return result
+def _check(result: Result) -> None:
+    """Refuses what is not the result of a run on validation and test nodes."""
+    for metrics in (result.metrics["val"], result.metrics["test"]):
+        if not metrics.keys() & {"accuracy", "mse"}:
+            raise ValueError("there is no metric to judge by")
+        if not all(isinstance(value, float | int) for value in metrics.values()):
+            raise ValueError("a metric is no number")
 
 
 def _experiment(table: dict[str, Any]) -> Experiment | None:
