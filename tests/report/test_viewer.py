@@ -115,3 +115,8 @@ def test_what_is_too_much_is_left_out_but_not_what_was_asked_for(monkeypatch: py
     assert (read.arrays["order0.count"] > 0).sum() == some["included"]
     for node in (17, 319):
         assert read.order(0, 1, node)[0] == ordering.neighbors(node, 1).tolist()
+    monkeypatch.setattr(viewer, "LIMIT", 1)  # which the names of the nodes alone are beyond
+    least = viewer.viewer_data(named, out, [ordering], {17: [], 319: []})
+    assert least["included"] == 2
+    assert Unpacked(least).order(0, 1, 17)[0] == ordering.neighbors(17, 1).tolist()
+    assert viewer.viewer_data(named, out, [ordering], {})["included"] == 0

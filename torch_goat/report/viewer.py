@@ -66,16 +66,17 @@ def viewer_data(
     """
     graph = Graph.of(named.data)
     nodes = torch.ones(graph.x.size(0), dtype=torch.bool)
+    asked = torch.zeros_like(nodes)
+    asked[list(effects)] = True
     drawn = torch.rand(graph.x.size(0), generator=torch.Generator().manual_seed(0))
     share = 1.0
     while True:
         packed = _pack(named, graph, out, orderings, effects, nodes)
         size = len(packed["packed"])
-        if size <= LIMIT or not bool(nodes.any()):
+        if size <= LIMIT or not bool((nodes & ~asked).any()):  # names and classes may be too much alone
             return packed
         share *= 0.95 * LIMIT / size
-        nodes = drawn < share
-        nodes[list(effects)] = True
+        nodes = (drawn < share) | asked
 
 
 def _pack(
