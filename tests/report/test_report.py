@@ -10,7 +10,8 @@ import pytest
 
 from tests.small_runs import run, small_graphs
 from torch_goat.cli.app import run as goat
-from torch_goat.report import report
+from torch_goat.report import compose, report
+from torch_goat.report.compare import gather
 from torch_goat.settings import SettingsError
 from torch_goat.training import NamedGraph, Run, RunError
 
@@ -166,6 +167,13 @@ def test_a_damaged_run_is_left_out_and_named(folder: Path, tmp_path: Path) -> No
     assert text.count("one run, 12 test nodes") == 1
     with pytest.raises(RunError, match=r"damaged .metrics\.csv"):
         report(tmp_path / best)
+
+
+def test_folders_may_have_names_that_are_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, _ = gather(folder / "gcn")
+    monkeypatch.setattr(compose, "gather", lambda place: (runs, ["\udcff is not done"]))  # a byte that is no letter
+    page = report(folder / "gcn").encode()
+    assert b"Left out: ? is not done." in page
 
 
 def test_nothing_to_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,13 +29,14 @@ def render(values: Mapping[str, Any], viewer_data: Mapping[str, Any]) -> str:
     script = _file("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(_file("page.html")).render(
+    page = environment.from_string(_file("page.html")).render(
         **values,
         style=Markup(_file("page.css")),
         script=Markup(script),
         script_hash=f"sha256-{digest}",  # no other script runs in the page
         viewer_data=Markup(json.dumps(viewer_data).replace("<", "\\u003c")),  # no tag can begin in it
     )
+    return page.encode("utf-8", "replace").decode("utf-8")  # folders may have names that no encoding knows
 
 
 def _file(name: str) -> str:
