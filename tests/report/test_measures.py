@@ -1,10 +1,14 @@
 import numpy as np
 import pytest
+import torch
 from scipy.stats import binomtest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix
+from torch_geometric.data import Data
 
-from torch_goat.report.measures import calibration, confusion, mean_by, share_by, wilson
+from torch_goat.report.measures import calibration, confusion, degrees, mean_by, share_by, wilson
+from torch_goat.report.words import data_table
+from torch_goat.training import NamedGraph
 
 
 @pytest.mark.parametrize(("successes", "count"), [(0, 5), (5, 5), (3, 10), (800, 1000)])
@@ -50,3 +54,13 @@ def test_means_have_the_normal_interval() -> None:
     assert (first.value, second.value) == (2.5, 25.0)
     half = 1.959964 * np.std([1, 2, 3, 4], ddof=1) / 2
     assert (first.value_low, first.value_high) == pytest.approx((2.5 - half, 2.5 + half), abs=1e-5)
+
+
+def test_a_node_is_no_neighbour_of_its_own() -> None:
+    """0 - 1 - 2 in both directions, with loops at 1 and 2, and 3 alone."""
+    edge_index = torch.tensor([[0, 1, 1, 2, 1, 2], [1, 0, 2, 1, 1, 2]])
+    data = Data(x=torch.zeros(4, 1), edge_index=edge_index)
+    assert degrees(data).tolist() == [1, 2, 1, 0]
+    rows = dict(data_table(NamedGraph(data, tuple("abcd"), ("x", "y"))).rows)
+    assert rows["edges"] == "4 in both directions"
+    assert rows["neighbours of a node"] == "0 to 2, median 1"

@@ -176,6 +176,20 @@ def test_folders_may_have_names_that_are_no_text(folder: Path, monkeypatch: pyte
     assert b"Left out: ? is not done." in page
 
 
+def without_edges_and_test_nodes(self: Run, data_dir: object = None) -> NamedGraph:
+    named = ORIGINAL(self, data_dir)
+    data = named.data.clone()
+    data.edge_index, data.test_mask = data.edge_index[:, :0], data.test_mask & False
+    return named._replace(data=data)
+
+
+def test_there_may_be_no_edges_and_no_test_nodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "graph", without_edges_and_test_nodes)
+    text = Page(report(folder / "gcn")).text
+    assert "There are no test nodes to look at." in text
+    assert "0 to 0, median 0" in text
+
+
 def test_nothing_to_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         goat(["report", str(tmp_path), "-o", str(tmp_path / "x.html")])

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-import torch
 from torch import Tensor
 
 import torch_goat
@@ -115,7 +114,7 @@ def _page(
     others = [run.folder for run in runs] if len(runs) > 1 else siblings(reader.run.folder)
     steady = stability(reader.run, Graph.of(reader.named.data), reader.orderings, others, data_dir=data_dir)
     viewed = viewer_data(reader.named, reader.out, reader.orderings, effects)
-    viewed["first"] = chosen[0] if chosen else int(reader.named.data.edge_index[1].mode().values)
+    viewed["first"] = chosen[0] if chosen else int(measures.degrees(reader.named.data).argmax())
     values = {
         "title": words.title(rows, detail.named),
         "summary": words.summary(rows, detail.named),
@@ -196,7 +195,7 @@ def _predictions(detail: Detail) -> list[Chart]:
     test, data = detail.test, detail.named.data
     if test.numel() == 0:
         return []
-    degree = torch.bincount(data.edge_index[1], minlength=data.num_nodes)[test].numpy()
+    degree = measures.degrees(data)[test].numpy()
     if not detail.classification:
         truth, predicted = (value[test].double().numpy() for value in (detail.truth, detail.numbers))
         return [

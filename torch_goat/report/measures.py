@@ -1,9 +1,11 @@
-"""What predictions on the test nodes look like, as numbers to draw."""
+"""What the graph and the predictions on the test nodes look like, as numbers to draw."""
 
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import torch
+from torch_geometric.data import Data
 
 Z95: Final = 1.959963984540054  # the normal distribution's 97.5 % point
 
@@ -29,6 +31,12 @@ class Bin:
     value_low: float
     value_high: float
     count: int
+
+
+def degrees(data: Data) -> torch.Tensor:
+    """How many neighbours each node reads ``[N]``, itself not counted."""
+    source, target = data.edge_index
+    return torch.bincount(target[source != target], minlength=data.num_nodes)
 
 
 def wilson(successes: float, count: int) -> tuple[float, float]:

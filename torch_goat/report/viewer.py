@@ -13,6 +13,7 @@ from torch_goat.explain import Effect, Graph
 from torch_goat.explain.explanation import in_units, truths
 from torch_goat.graph import neighborhoods
 from torch_goat.nn import Ordering
+from torch_goat.report.measures import degrees
 from torch_goat.training import NamedGraph
 
 LIMIT: Final = 9_500_000  # bytes; where all nodes would take more, some are left out
@@ -125,8 +126,7 @@ def _add_nodes(arrays: Arrays, named: NamedGraph, out: torch.Tensor) -> None:
         arrays.add("predicted", in_units(named, out[:, 0]).numpy().astype(np.float32))
     part = torch.stack([data.train_mask, data.val_mask, data.test_mask]).to(torch.uint8)  # [3, N]
     arrays.add("split", (part * torch.tensor([[1], [2], [3]])).sum(dim=0).numpy().astype(np.uint8))
-    degree = torch.bincount(data.edge_index[1][data.edge_index[0] != data.edge_index[1]], minlength=data.num_nodes)
-    arrays.add("degree", degree.numpy().astype(np.uint32))
+    arrays.add("degree", degrees(data).numpy().astype(np.uint32))
 
 
 def _add_lists(arrays: Arrays, number: int, target: np.ndarray, source: np.ndarray, num_nodes: int) -> None:

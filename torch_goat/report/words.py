@@ -8,6 +8,7 @@ import torch
 from torch_goat.explain import Stability
 from torch_goat.explain.explanation import truths
 from torch_goat.report.compare import Row
+from torch_goat.report.measures import degrees
 from torch_goat.report.page import Table
 from torch_goat.training import Experiment, NamedGraph, Result
 from torch_goat.training.metrics import LOWER_IS_BETTER
@@ -83,13 +84,14 @@ def _guess(best: Row, named: NamedGraph) -> str:
 def data_table(named: NamedGraph) -> Table:
     """What the graph is."""
     data = named.data
-    degree = torch.bincount(data.edge_index[1], minlength=data.num_nodes).double()
+    degree, loops = degrees(data).double(), int((data.edge_index[0] == data.edge_index[1]).sum())
     pairs = data.edge_index.flip(0)
     code = data.edge_index[0] * data.num_nodes + data.edge_index[1]
     both = bool(torch.isin(pairs[0] * data.num_nodes + pairs[1], code).all())
+    edges = data.edge_index.size(1)
     rows = [
         ["nodes", f"{data.num_nodes:,}"],
-        ["edges", f"{data.edge_index.size(1) // 2:,} in both directions" if both else f"{data.edge_index.size(1):,}"],
+        ["edges", f"{(edges - loops) // 2 + loops:,} in both directions" if both else f"{edges:,}"],
         ["neighbours of a node", f"{int(degree.min()):,} to {int(degree.max()):,}, median {degree.median():.0f}"],
         ["features of a node", f"{data.num_features:,}"],
     ]
