@@ -211,3 +211,10 @@ def test_a_space_that_cannot_be_is_refused(tmp_path: Path, text: str, message: s
 def test_a_search_needs_a_space(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"no \[search.space\] to draw from"):
         trials(searched(tmp_path, text=""))
+
+
+def test_what_cannot_be_is_refused_when_it_is_drawn(tmp_path: Path) -> None:
+    """Whether a value is possible depends on the others."""
+    recipe = searched(tmp_path, 8, "[search.space]\nlearning_rate = [0.1, -1.0]\n")
+    with pytest.raises(SettingsError, match=r"draws what is impossible: .*learning_rate = -1.0 .* Change its space"):
+        trials(recipe)

@@ -136,7 +136,12 @@ def _drawn(recipe: Recipe, row: str, column: str) -> list[tuple[ModelOptions, Tr
         source = random.Random(f"{recipe.columns[column].dataset} {row} {number}")
         for _ in range(ATTEMPTS):
             point = {key: source.choice(values) for key, values in space.items()}
-            options = recipe.options(row, column, point)
+            try:
+                options = recipe.options(row, column, point)
+            except ValueError as error:
+                raise SettingsError(
+                    f"the search of {recipe.title!r} draws what is impossible: {error} Change its space."
+                ) from None
             if options not in found:
                 found.append(options)
                 break
