@@ -122,6 +122,15 @@ def test_every_special_character_is_escaped(tmp_path: Path) -> None:
     assert r"50% & \$x\_1\$ \#{a} \~ ^ \\ \<b\> \|" in to_markdown(table)
 
 
+def test_no_label_is_read_as_an_option_of_latex(tmp_path: Path) -> None:
+    """A row may begin with [ or *, which the end of the row before would take; two hyphens are no dash, a dash is."""
+    recipe = read_recipe(write(tmp_path, f"title = 'T'\n{_BODY}"))
+    rows = {name: replace(recipe.rows["a"], label=label) for name, label in (("a", "[1]"), ("b", "*--a---b-c –"))}
+    lines = to_latex(tabulate(replace(recipe, rows=rows), [], {})).splitlines()
+    assert "{[}1] & -- \\\\" in lines
+    assert "{*}-{}-a-{}-{}-b-c -- & -- \\\\" in lines
+
+
 _BODY = r"""
 [columns.a]
 label = "A"

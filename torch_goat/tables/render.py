@@ -18,6 +18,9 @@ _MARKDOWN = {
 }
 _LATEX_SIGNS = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
+    "[": "{[}",  # after the end of a row these two would be read as an option of it
+    "*": "{*}",
+    "-": "-{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     "<": "$<$",
@@ -109,7 +112,8 @@ def _markdown_grid(grid: Grid) -> str:
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX_SIGNS.get(character, character) for character in _one_line(text))
+    # Two hyphens would be set as a dash, but they begin an option of the command.
+    return re.sub("-(?=-)|[^-]", lambda found: _LATEX_SIGNS.get(found[0], found[0]), _one_line(text))
 
 
 def _latex_grid(grid: Grid, caption: str) -> str:
