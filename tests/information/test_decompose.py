@@ -50,6 +50,22 @@ def test_two_copied_bits_are_unique_to_broja_and_not_to_williams_and_beer() -> N
     assert parts(decompose(both, measure="wb")) == pytest.approx([0, 0, 1, 1, 2], abs=1e-9)
 
 
+def test_broja_is_the_least_of_a_fine_grid() -> None:
+    """Of bits, each value of the target leaves one number free; here dit finds less than half of the redundancy."""
+    table = np.array([[[2, 2], [1, 0]], [[2, 2], [2, 2]]]) / 13
+    first, second = table.sum(axis=1), table.sum(axis=0)  # each with the target
+    low = np.maximum(0, first[0] + second[0] - table.sum(axis=(0, 1)))
+    free = np.stack(np.meshgrid(*np.linspace(low, np.minimum(first[0], second[0]), 401).T, indexing="ij"), axis=-1)
+    cells = np.stack([free, first[0] - free, second[0] - free, first[1] - second[0] + free]).clip(min=1e-300)
+    telling = (cells * np.log2(cells / cells.sum(axis=-1, keepdims=True))).sum(axis=(0, -1))  # less H(T)
+    target = table.sum(axis=(0, 1))
+    least = telling.min() - (target * np.log2(target)).sum()
+    found = decompose({cell: float(table[cell]) for cell in np.ndindex(2, 2, 2)}, measure="broja")
+    assert sum(found.single) - least == pytest.approx(0.0069, abs=1e-5)
+    assert found.redundancy == pytest.approx(0.0069, abs=1e-4)
+    assert sum(parts(found)[:4]) == pytest.approx(found.total)
+
+
 def test_three_sources() -> None:
     found = decompose(gate(lambda a, b, c: a ^ b ^ c, 3))
     assert parts(found) == pytest.approx([0, 0, 0, 0, 1, 1])

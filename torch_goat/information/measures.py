@@ -89,7 +89,7 @@ def informations(counts: Array, corrected: bool = False) -> Informations:
     return Informations(means[0], means[1], joint, means[2])
 
 
-def broja_informations(counts: Array) -> Informations:
+def broja_informations(counts: Array, rounds: int = ROUNDS) -> Informations:
     r"""The informations of two sources, their redundancy by BROJA.
 
     Of all distributions in which each source tells of the target what it does here, the one is taken in which both
@@ -99,12 +99,13 @@ def broja_informations(counts: Array) -> Informations:
 
     Args:
         counts: Tables ``[..., S1, S2, T]``.
+        rounds: How often it takes its turns.
     """
     joint = counts / counts.sum(axis=(-3, -2, -1), keepdims=True)
     first, second = joint.sum(axis=-2, keepdims=True), joint.sum(axis=-3, keepdims=True)  # each with the target
     possible = (first > 0) & (second > 0)
     found = first * second / np.maximum(joint.sum(axis=(-3, -2), keepdims=True), 1e-300)
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         found = np.where(possible, found.sum(axis=-1, keepdims=True), 0.0)
         for _ in range(SWEEPS):
             found = found * _ratio(first, found.sum(axis=-2, keepdims=True))
