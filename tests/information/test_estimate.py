@@ -43,6 +43,20 @@ def test_known_cases(label: Any, expected: list[float], measure: Any, correction
     assert found.total.p_value == pytest.approx(1 / 51)
 
 
+@pytest.mark.parametrize("unit", [1e-8, 1e8])
+def test_the_unit_of_the_features_does_not_matter(unit: float) -> None:
+    """Means of three values, 7 of them different, which the last digits of a float may seem to tell apart."""
+    generator = torch.Generator().manual_seed(0)
+    values = torch.randint(3, (600, 6), generator=generator)
+    edge_index = torch.stack([600 + torch.arange(3600), torch.arange(600).repeat_interleave(6)])
+    y = torch.cat([(values[:, :3].sum(dim=1) > values[:, 3:].sum(dim=1)).long(), torch.full((3600,), -1)])
+    x = torch.cat([torch.zeros(600), values.flatten()]).view(-1, 1)
+    groups = torch.tensor([0, 0, 0, 1, 1, 1]).repeat(600)
+    plain, found = (estimate(Data(x=one, edge_index=edge_index, y=y), groups, repetitions=10) for one in (x, unit * x))
+    assert found == plain
+    assert plain.alphabet == (7, 7, 2)
+
+
 def test_no_information_is_no_information() -> None:
     """Uncorrected, independent labels seem to be told of; corrected, they are not, and the p-value says so."""
     corrected, plain, p_values = [], [], []
@@ -166,6 +180,7 @@ def graph(**changes: Any) -> Data:
         (graph(x=torch.full((300, 1), torch.nan)), {}, "NaN or infinity"),
         (graph(edge_index=None), {}, "no edge_index"),
         (graph(edge_index=torch.zeros(2, 0, dtype=torch.long)), {}, "no labelled node has a neighbour in a group"),
+        (graph(edge_index=torch.tensor([[0], [300]])), {}, "nodes from 0 to 300, but there are features of 300 nodes"),
         (graph(), {"groups": "halves"}, "groups='halves' is unknown"),
         (graph(), {"groups": "order"}, "groups='order' and ordering= belong together"),
         (graph(), {"groups": torch.zeros(5)}, "0, 1 or -1 for each of the 200 edges"),

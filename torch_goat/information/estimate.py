@@ -122,6 +122,11 @@ def estimate(
     if not isinstance(data.get("edge_index"), Tensor):
         raise ValueError("data has no edge_index, so there are no neighbours.")
     known, edge_index = _values(data, values), data.edge_index.cpu()
+    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < len(known):
+        raise ValueError(
+            f"edge_index has nodes from {int(edge_index.min())} to {int(edge_index.max())}, but there are features of "
+            f"{len(known)} nodes, counted from 0; both must be of one graph."
+        )
     target, labelled = _target(data, len(known), target_bins, nodes)
     group = assign(edge_index, groups, ordering, known, seed)
     group = torch.where(torch.from_numpy(labelled)[edge_index[1]], group, -1)  # the bins are those of the samples

@@ -135,8 +135,10 @@ def _pooled(edge_index: Tensor, values: Tensor, pool: Pool) -> tuple[NDArray[np.
 
 def _discrete(rows: NDArray[Any], bins: int | None, seed: int) -> NDArray[np.int64]:
     if bins is None:
-        # Means of the same values may differ in their last digits.
-        distinct, symbol = np.unique(rows.round(6), axis=0, return_inverse=True)
+        # Means of the same values may differ in their last digits: those of the largest one.
+        largest = np.abs(rows).max(axis=0)
+        digits = (rows / np.where(largest > 0, largest, 1)).round(6)
+        distinct, symbol = np.unique(digits, axis=0, return_inverse=True)
         if len(distinct) > MOST:
             raise ValueError(
                 f"what the groups have is continuous ({len(distinct)} different values, {MOST} at most go without "
