@@ -169,6 +169,22 @@ def test_a_damaged_run_is_left_out_and_named(folder: Path, tmp_path: Path) -> No
         report(tmp_path / best)
 
 
+def test_a_run_that_cannot_be_looked_at_is_compared(folder: Path, tmp_path: Path) -> None:
+    """The best one holds orders fixed that its network does not know; the page is about the next."""
+    shutil.copytree(folder / "gcn", tmp_path / "gcn")
+    run(tmp_path / "fixed", "goat", fixed_ordering=0, epochs=1)
+    path = tmp_path / "fixed/result.json"
+    result = json.loads(path.read_text())
+    result["metrics"]["val"]["accuracy"] = 1.0
+    path.write_text(json.dumps(result))
+    text = Page(report(tmp_path)).text
+    assert "goat, chosen by validation, is right about" in text
+    assert "goat was trained with orders held fixed" in text
+    assert "Learning curves of gcn (seed 0, split 0)" in text
+    with pytest.raises(RunError, match="orders held fixed"):
+        report(tmp_path / "fixed")
+
+
 def test_folders_may_have_names_that_are_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs, _ = gather(folder / "gcn")
     monkeypatch.setattr(compose, "gather", lambda place: (runs, ["\udcff is not done"]))  # a byte that is no letter

@@ -125,7 +125,8 @@ def compare(runs: Iterable[Finished], test_nodes: int, errors: Callable[[Finishe
     Args:
         runs: The runs.
         test_nodes: How many test nodes there are.
-        errors: Gives the squared errors of the test nodes of a run, for the interval of a single one.
+        errors: Gives the squared errors of the test nodes of a run, for the interval of a single one; none if they are
+            not to be had.
     """
     groups: dict[str, list[Finished]] = {}
     for run in runs:
@@ -163,8 +164,7 @@ def _row(
     elif test_nodes and metric == "accuracy" and math.isfinite(mean):
         low, high = wilson(mean * test_nodes, test_nodes)
         basis = f"one run, {test_nodes:,} test nodes"
-    elif test_nodes > 1 and metric == "mse" and math.isfinite(mean):
-        squares = errors(runs[0])
+    elif test_nodes > 1 and metric == "mse" and math.isfinite(mean) and len(squares := errors(runs[0])) > 1:
         half = Z95 * float(squares.std(ddof=1)) / math.sqrt(len(squares))
         low, high, basis = mean - half, mean + half, f"one run, {test_nodes:,} test nodes"
     if math.isfinite(low):  # a normal interval knows no ends

@@ -106,8 +106,9 @@ def _page(
 ) -> str:
     runs, other_data = on_one_dataset(found)
     rows = _rows(runs, data_dir)
-    detail = look_at(rows[0].best, data_dir)
-    row, reader = _with_order(rows, detail, data_dir)
+    looked_at = next((row for row in rows if _sorts(row.best)), rows[0])
+    detail = look_at(looked_at.best, data_dir)
+    row, reader = _with_order(rows, looked_at, detail, data_dir)
     reader_name = words.name(row, reader.run.experiment)
     chosen = [reader.named.node(name) for name in nodes] or _furthest(reader)
     effects = contributions(reader.run.network, reader.named, reader.out, chosen)
@@ -118,11 +119,11 @@ def _page(
     values = {
         "title": words.title(rows, detail.named),
         "summary": words.summary(rows, detail.named),
-        "detail": words.name(rows[0], detail.run.experiment),
+        "detail": words.name(looked_at, detail.run.experiment),
         "data_table": words.data_table(detail.named),
         "split_table": words.split_table(detail.named, detail.run.experiment),
         "comparison_table": words.comparison_table(rows),
-        "notes": words.comparison_notes(rows, other_data, left_out),
+        "notes": words.comparison_notes(rows, other_data, left_out, looked_at),
         "intervals": charts.intervals_chart(rows) if len(rows) > 1 else None,
         "learning": _learning(detail),
         "metrics_table": words.metrics_table(detail.run.result),
@@ -151,21 +152,27 @@ def look_at(run: Finished, data_dir: str | Path | None) -> Detail:
     return Detail(opened, named, out, orderings)
 
 
-def _with_order(rows: Sequence[Row], detail: Detail, data_dir: str | Path | None) -> tuple[Row, Detail]:
-    """The best run whose network learned an order, if there is one, else the best run."""
-    if detail.orderings:
-        return rows[0], detail
-    for row in rows[1:]:
-        options = row.runs[0].experiment.training
-        if "goat" in row.runs[0].experiment.model.name and not options.orderings_files and options.fixed_ordering < 0:
-            return row, look_at(row.best, data_dir)
-    return rows[0], detail
+def _sorts(run: Finished) -> bool:
+    """Whether its network sorts by itself, and so can be looked at."""
+    options = run.experiment.training
+    return not options.orderings_files and options.fixed_ordering < 0
+
+
+def _with_order(rows: Sequence[Row], looked_at: Row, detail: Detail, data_dir: str | Path | None) -> tuple[Row, Detail]:
+    """The best run whose network learned an order, if there is one, else the one that is looked at."""
+    if not detail.orderings:
+        for row in rows:
+            if "goat" in row.best.experiment.model.name and _sorts(row.best):
+                return row, look_at(row.best, data_dir)
+    return looked_at, detail
 
 
 def _rows(runs: Sequence[Finished], data_dir: str | Path | None) -> list[Row]:
     tested = int(open_run(runs[0].folder).graph(data_dir).data.test_mask.sum())
 
     def squares(run: Finished) -> np.ndarray:
+        if not _sorts(run):
+            return np.empty(0)
         looked = look_at(run, data_dir)
         return looked.badness()[looked.test].double().numpy()
 

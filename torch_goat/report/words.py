@@ -135,9 +135,16 @@ def comparison_table(rows: Sequence[Row]) -> Table:
     return Table("All models, the best validation first", columns, cells)
 
 
-def comparison_notes(rows: Sequence[Row], other_data: Sequence[str], left_out: Sequence[str]) -> list[str]:
+def comparison_notes(
+    rows: Sequence[Row], other_data: Sequence[str], left_out: Sequence[str], looked_at: Row
+) -> list[str]:
     """What a reader should know of the comparison."""
     notes = ["The validation nodes choose the best model; the test nodes judge it."]
+    if looked_at is not rows[0]:
+        notes.append(
+            f"{rows[0].label} was trained with orders held fixed, which its network alone does not know; "
+            f"{looked_at.label} is looked at in its place."
+        )
     bases = {len(row.runs) > 1 for row in rows}
     if True in bases:
         notes.append("Of several runs, the interval is that of their mean (Student's t), over seeds and splits.")
