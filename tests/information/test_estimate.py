@@ -190,6 +190,7 @@ def graph(**changes: Any) -> Data:
         (graph(), {"measure": "broja", "correction": "miller-madow"}, "not defined for measure='broja'"),
         (graph(), {"repetitions": 2}, "repetitions=2 is too few"),
         (graph(), {"confidence": 95}, "confidence=95 is impossible"),
+        (graph(), {"seed": -1}, "seed=-1 is impossible; it must be from 0 to 4294967295"),
         (graph(), {"nodes": torch.ones(3)}, "nodes must be a mask of the 300 nodes"),
         (graph(x=torch.rand(300, 1)), {"bins": 9}, "the alphabet is too large for the sample"),
     ],

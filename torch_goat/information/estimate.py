@@ -118,7 +118,7 @@ def estimate(
         nodes: Which nodes count, as a mask ``[N]``; all that have a label if not given.
         seed: The seed of groups, clusters, permutations and bootstrap.
     """
-    correction = _settings(measure, correction, repetitions, confidence)
+    correction = _settings(measure, correction, repetitions, confidence, seed)
     if not isinstance(data.get("edge_index"), Tensor):
         raise ValueError("data has no edge_index, so there are no neighbours.")
     known, edge_index = _values(data, values), data.edge_index.cpu()
@@ -161,7 +161,9 @@ def estimate(
     )
 
 
-def _settings(measure: str, correction: Correction | None, repetitions: int | None, confidence: float) -> Correction:
+def _settings(
+    measure: str, correction: Correction | None, repetitions: int | None, confidence: float, seed: int
+) -> Correction:
     if measure not in REPETITIONS:
         raise ValueError(f"measure={measure!r} is unknown{nearest(str(measure), REPETITIONS)}")
     correction = correction or ("miller-madow" if measure == "wb" else "shuffle")
@@ -173,6 +175,8 @@ def _settings(measure: str, correction: Correction | None, repetitions: int | No
         raise ValueError(f"repetitions={repetitions} is too few for an interval and a p-value; use 10 or more.")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence={confidence} is impossible; it must be between 0 and 1.")
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"seed={seed} is impossible; it must be from 0 to {2**32 - 1}.")
     return correction
 
 
