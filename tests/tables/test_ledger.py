@@ -110,6 +110,20 @@ def test_a_damaged_result_is_named(tmp_path: Path, runs: list[Run], change: Call
         Ledger(tmp_path / "table")
 
 
+def test_two_results_of_one_run_are_refused(tmp_path: Path, runs: list[Run]) -> None:
+    """As after two files were joined; which of them counts is not for the order of the lines to say."""
+    Ledger(tmp_path / "table").write(runs)
+    path = tmp_path / "table.jsonl"
+    line = path.read_text()
+    entry = json.loads(line)
+    path.write_text(line + line)
+    assert Ledger(tmp_path / "table").result(runs[0]) is not None
+    entry["result"]["metrics"]["test"]["mse"] += 1
+    path.write_text(line + json.dumps(entry) + "\n")
+    with pytest.raises(RunError, match=r"table\.jsonl, line 2: another line has another result for size/gcn/0"):
+        Ledger(tmp_path / "table")
+
+
 @pytest.mark.parametrize(
     "metrics",
     [{}, {"val": {"mse": 0.5}}, {"val": {"mse": 0.5}, "test": {}}, {"val": {"mse": 0.5}, "test": {"mse": "x"}}],

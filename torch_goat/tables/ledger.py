@@ -42,11 +42,17 @@ class Ledger:
                 try:
                     entry = json.loads(line)
                     _check(Result(**entry["result"]))
-                    self._lines[entry["folder"]] = dict(entry["experiment"]), entry["result"]
+                    found = dict(entry["experiment"]), entry["result"]
+                    known = self._lines.setdefault(entry["folder"], found)
                 except _NO_RESULT:
                     raise RunError(
                         f"{self.path}, line {number}: not a result; remove the line to run it again."
                     ) from None
+                if known != found:
+                    raise RunError(
+                        f"{self.path}, line {number}: another line has another result for {entry['folder']}; "
+                        "remove one of the two."
+                    )
         self._written = dict(self._lines)
         self._read: dict[str, Experiment | None] = {}  # experiments of lines, read when they are asked for
 
