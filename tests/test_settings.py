@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from torch_goat.settings import SettingsError, check_some, dumps, override, parse, read
+from torch_goat.settings import SettingsError, check_some, dumps, nearest, override, parse, read
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,3 +119,9 @@ def test_some_keys_are_checked_one_by_one() -> None:
         check_some(Inner, {"head": 2}, "file")
     with pytest.raises(SettingsError, match="file: heads must be a whole number, got True"):
         check_some(Inner, {"heads": True}, "file")
+
+
+def test_what_a_name_is_near() -> None:
+    assert nearest("gta", ["gat", "gcn"]) == "; did you mean 'gat'?"
+    assert nearest("x", ["gat", "gcn"]) == "; known are gat, gcn."
+    assert nearest("x", []) == "; there is none."

@@ -28,6 +28,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """``" (did you mean 'heads'?)"``, or the whole list if nothing is near."""
     known = sorted(filter(None, known))
     close = difflib.get_close_matches(name, known, n=1)
+    if not known:
+        return "; there is none."
     return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}."
 
 
