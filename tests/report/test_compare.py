@@ -116,3 +116,17 @@ def test_what_is_not_done_or_damaged_is_left_out_and_told(folder: Path, tmp_path
     assert len(left_out) == 2
     with pytest.raises(RunError, match="no folder"):
         gather(tmp_path / "nowhere")
+
+
+def test_no_two_models_are_called_the_same(folder: Path) -> None:
+    (one,), _ = gather(folder / "gat")
+    runs = [one]
+    for clip_norm in (1.0, 2.0):  # after four others that both have alike
+        training = replace(
+            one.experiment.training, epochs=9, learning_rate=0.1, weight_decay=0.0, warmup=3, clip_norm=clip_norm
+        )
+        runs.append(replace(one, experiment=replace(one.experiment, training=training)))
+    labels = {row.label for row in compare(runs, 12, lambda run: np.zeros(1))}
+    first = "gat, epochs=9, learning_rate=0.1, weight_decay=0.0, warmup=3, clip_norm="
+    assert {f"{first}1.0", f"{first}2.0"} < labels
+    assert len(labels) == 3

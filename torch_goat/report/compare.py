@@ -188,15 +188,18 @@ def _named(run: Finished) -> str:
 
 
 def _labels(experiments: Sequence[Experiment]) -> list[str]:
-    """The models' names, with the settings in which those of the same name differ."""
+    """The models' names, with the settings in which those of the same name differ: a few, or all if these leave two
+    of them alike."""
     tables = [dict(_leaves(settings.to_table(one))) for one in experiments]
-    labels = []
+    told = []
     for number, experiment in enumerate(experiments):
         alike = [tables[other] for other, one in enumerate(experiments) if one.model.name == experiment.model.name]
         keys = [key for key in tables[number] if any(table.get(key) != tables[number][key] for table in alike)]
-        told = [f"{key}={tables[number][key]}" for key in keys[:DIFFERENCES]]
-        labels.append(", ".join([experiment.model.name, *told, *(["..."] if len(keys) > DIFFERENCES else [])]))
-    return labels
+        told.append([experiment.model.name, *(f"{key}={tables[number][key]}" for key in keys)])
+    most = DIFFERENCES + 1
+    short = [", ".join([*one[:most], *(["..."] if len(one) > most else [])]) for one in told]
+    counts = Counter(short)
+    return [label if counts[label] == 1 else ", ".join(one) for label, one in zip(short, told, strict=True)]
 
 
 def _leaves(table: dict[str, Any]) -> Iterable[tuple[str, Any]]:
