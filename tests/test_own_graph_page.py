@@ -28,13 +28,16 @@ def blocks(text: str, language: str = "sh") -> list[str]:
 
 
 (TRAIN,), FOLLOW, (EXPORT, TRAIN_EXPORTED) = (commands(block) for block in blocks(SECTION))
+*OF_BOTH, TUNE, TRAIN_FOUND = commands("\n".join(blocks(PAGE)))
 
 
 @pytest.fixture(params=["few epochs", pytest.param("all epochs", marks=pytest.mark.slow)])
-def epochs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines are the same; how long a training takes unless it is told is not."""
-    if request.param == "few epochs":
-        monkeypatch.setattr(defaults, "_OWN", replace(defaults._OWN, training={"epochs": 3, "patience": 0}))
+def shorter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What makes a search shorter. Else the lines are the same; how long a training takes unless it is told is not."""
+    if request.param == "all epochs":
+        return []
+    monkeypatch.setattr(defaults, "_OWN", replace(defaults._OWN, training={"epochs": 3, "patience": 0}))
+    return ["--trials", "1"]
 
 
 def follow(goat: Goat, trained: Ended, nodes: Path) -> None:
@@ -48,15 +51,18 @@ def follow(goat: Goat, trained: Ended, nodes: Path) -> None:
     assert Path("report.html").read_text().lstrip().lower().startswith("<!doctype html>")
 
 
-@pytest.mark.usefixtures("epochs")
-def test_the_commands_of_the_readme_and_those_they_print_work(goat: Goat, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("quick_processes")
+def test_the_commands_of_the_readme_and_those_they_print_work(goat: Goat, tmp_path: Path, shorter: list[str]) -> None:
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
-    assert [TRAIN, *FOLLOW] == commands("\n".join(blocks(PAGE)))
+    assert [TRAIN, *FOLLOW] == OF_BOTH
     trained = goat(*TRAIN)
     assert trained.code == 0, trained.err
     follow(goat, trained, tmp_path / "examples/village/nodes.csv")
     for command in FOLLOW:
         ended = goat(*command, *(["--force"] if command[0] != "explain" else []))
+        assert ended.code == 0, ended.err
+    for command in ([*TUNE, *shorter], TRAIN_FOUND):
+        ended = goat(*command)
         assert ended.code == 0, ended.err
 
     (example,) = blocks(PAGE, "python")
@@ -65,7 +71,7 @@ def test_the_commands_of_the_readme_and_those_they_print_work(goat: Goat, tmp_pa
 
 
 @pytest.mark.skipif(DATA is None, reason="TORCH_GOAT_DATA names no folder with the real data")
-@pytest.mark.usefixtures("epochs")
+@pytest.mark.usefixtures("shorter")
 def test_so_do_those_on_an_exported_dataset(goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_GOAT_DATA", str(DATA))
     exported = goat(*EXPORT)

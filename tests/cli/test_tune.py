@@ -4,18 +4,23 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Goat
+from tests.small_runs import small
+from tests.tabular.files import NODES, write
 from torch_goat import settings
 from torch_goat.cli.progress import board
 from torch_goat.cli.tune import _Show
 from torch_goat.files import is_locked
+from torch_goat.loader import write_graph
 from torch_goat.models import ModelOptions
 from torch_goat.recipes import paper_grid
+from torch_goat.search import Search
 from torch_goat.search.worker import TrialEvent
-from torch_goat.training import Experiment, TrainingOptions
+from torch_goat.training import Experiment, Result, RunError, TrainingOptions
 
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=2", "--set", "hidden_channels=4", "--device", "cpu"]
 
@@ -43,6 +48,71 @@ def test_a_search_ends_in_a_recipe_that_trains(goat: Goat) -> None:
 
 
 @pytest.mark.usefixtures("quick_processes")
+def test_a_graph_of_ones_own_is_searched(goat: Goat, tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    own = ["nodes.csv", "edges.csv", "--target", "label", "--id", "id", "--fractions", "0.5,0.3,0.2"]
+    search = ["--model", "gcn", "--set", "epochs=2", "--space", "dropout=0,0.5", "--device", "cpu", "--out", "search"]
+    ended = goat("tune", *own, *search, "--trials", "2", "--indices", "1,0")
+    assert ended.code == 0, ended.err
+    assert "10 nodes, 10 undirected edges" in ended.out
+    best = settings.read(Experiment, Path("search/best.toml"))
+    assert best.tables is not None
+    assert (best.tables.nodes, best.tables.id, best.tables.train, best.index) == (tables.nodes, "id", 0.5, 1)
+    runs = [Result.from_json(path.read_text()) for path in sorted(Path("search/trials").glob("*/*/result.json"))]
+    accuracies = [run.metrics["val"]["accuracy"] for run in runs]
+    means = [sum(accuracies[:2]) / 2, sum(accuracies[2:]) / 2]
+    lines = [line.split(",") for line in Path("search/trials.csv").read_text().splitlines()]
+    assert lines[0][:3] == ["trial", "state", "val_accuracy"]
+    assert [float(line[2]) for line in lines[1:]] == pytest.approx(means)
+    assert goat("train", "--recipe", "search/best.toml", "--out", "run", "--device", "cpu").code == 0
+    assert goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv").code == 0
+    Path("nodes.csv").write_text(NODES.replace("30", "31"))
+    changed = goat("tune", *own, *search, "--trials", "3", "--indices", "1,0")
+    assert changed.code == 1
+    assert "search holds another search" in changed.err
+
+
+def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a search that would begin: its metric, and how its classes weigh."""
+    begun: list[Search] = []
+
+    def stop(search: Search, folder: Path, **options: Any) -> None:
+        begun.append(search)
+        raise RunError("begun")
+
+    monkeypatch.setattr("torch_goat.search.tune.tune", stop)
+    few = NODES.replace("no\n", "yes\n", 4).replace("yes\n", "no\n", 1)  # two of ten say no
+    write(tmp_path, few.replace("c,,", "c,33,"))
+    write_graph(small("top2"), Path("arrays"))
+    own = ["nodes.csv", "edges.csv", "--target"]
+    for arguments in ([*own, "label"], [*own, "label", "--grid"], [*own, "age", "--task", "regression"], ["arrays"]):
+        assert goat("tune", *arguments).err == "goat: begun\n"
+    found = [(one.metric, one.experiment.training.class_weights) for one in begun]
+    assert found == [("macro_f1", True), ("macro_f1", True), ("mse", False), ("accuracy", False)]
+    assert begun[1].space == paper_grid("goat", "classification")
+    assert begun[3].experiment.graph == str(Path("arrays").resolve())
+    for arguments, text in (
+        (["arrays", "--target", "y"], "--target is not for a folder of arrays"),
+        (["arrays", "--indices", "0,1"], "arrays has index 0 under the split 'masks', got [0, 1]"),
+        ([*own, "label", "--time-column", "age", "--indices", "1"], "has index 0 under the split 'time', got [1]"),
+        ([*own, "label", "--indices=-1"], "has indices from 0 under the split 'random', got [-1]"),
+        ([*own, "label", "--prune"], "pruning watches the accuracy, not the macro_f1"),
+        ([*own, "label", "--set", "tables.directed=true"], "would read the graph in another way"),
+    ):
+        ended = goat("tune", *arguments)
+        assert (ended.code, len(begun)) == (2, 4)
+        assert text in ended.err
+
+
+def test_a_metric_of_another_task_is_refused_before_any_trial(goat: Goat, tmp_path: Path) -> None:
+    write(tmp_path)
+    ended = goat("tune", "nodes.csv", "edges.csv", "--target", "label", "--metric", "mse", "--out", "search")
+    assert ended.code == 2
+    assert "has no metric 'mse'; known are accuracy, macro_f1, roc_auc" in ended.err
+    assert not Path("search").exists()
+
+
+@pytest.mark.usefixtures("quick_processes")
 def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
     options = ["--model", "gcn", "--grid", "--trials", "2", "--set", "epochs=2", "--device", "cpu", "--out", "grid"]
     assert goat("tune", "betweenness-100", *options).code == 0
@@ -62,7 +132,8 @@ def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
     ("arguments", "text"),
     [
         (["betweenes-100"], "did you mean 'betweenness-100'?"),
-        (["nodes.csv"], "not on a graph of yours such as nodes.csv; compare settings there with goat train and --set"),
+        (["nodes.csv", "edges.csv"], "name the column of the nodes to predict with --target"),
+        ([*SMALL, "--directed"], "--directed is for a graph of yours; name its files first."),
         ([*SMALL, "--set", "drpout=0"], "did you mean 'dropout'?"),
         ([*SMALL, "--space", "drpout=0,1"], "did you mean 'dropout'?"),
         ([*SMALL, "--space", "epochs=2,3"], "epochs is both set and searched"),

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Final, NamedTuple, get_args
 
 import typer
 
@@ -79,6 +79,38 @@ NodeNames = Annotated[str, of_yours("--id", "The column that names the nodes; el
 Directed = Annotated[bool, of_yours("--directed", "Edges lead from source to target alone.")]
 Category = Annotated[list[str] | None, of_yours("--category", "A column of categories, though of numbers.")]
 Drop = Annotated[list[str] | None, of_yours("--drop", "A column that is no feature; may be repeated.")]
+EdgeFeatures = Annotated[bool, of_yours("--edge-features", "The other columns of the edges are features.")]
+SplitColumn = Annotated[str, of_yours("--split-column", "A column that says train, val or test.")]
+TimeColumn = Annotated[str, of_yours("--time-column", "A column of times: the earliest nodes train.")]
+Fractions = Annotated[str, of_yours("--fractions", "Shares of a random split; 0.6,0.2,0.2 unless set.")]
+
+_OF_TABLES: Final = {  # how a command calls what says how tables are read, and the key of Tables, or of make_tables
+    "target": "target",
+    "task": "task",
+    "names": "id",
+    "directed": "directed",
+    "edge_features": "edge_features",
+    "category": "categories",
+    "drop": "drop",
+    "split_column": "split_column",
+    "time_column": "time_column",
+    "fractions": "fractions",
+}
+
+
+class Given(NamedTuple):
+    """What was said of how a graph of one's own is read."""
+
+    values: dict[str, Any]  # by the keys of Tables, and fractions
+    options: list[str]  # that said it, as the user wrote them
+
+
+def given_tables(context: typer.Context) -> Given:
+    """What the options of a command say of how a graph of one's own is read, those that were given."""
+    named = {one.name: one.opts[0] for one in context.command.params}
+    said = {name: value for name in _OF_TABLES if (value := context.params.get(name))}
+    values = {_OF_TABLES[name]: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
+    return Given(values, [named[name] for name in said])
 
 
 def sets(assignment: str, key: str) -> bool:

@@ -22,9 +22,9 @@ from torch_goat.settings import SettingsError
 from torch_goat.tables.statistics import Summary, summarize
 from torch_goat.tabular import Column, Tables, load_tables
 from torch_goat.tabular.folder import find_tables
-from torch_goat.tabular.options import Task
 from torch_goat.training import Experiment, Result
 from torch_goat.training.metrics import LOWER_IS_BETTER
+from torch_goat.training.task import task_of
 
 if TYPE_CHECKING:
     from torch_goat.tabular.graph import OwnGraph
@@ -57,12 +57,12 @@ def check_there(dataset: str, options: Sequence[str]) -> None:
 
     Args:
         dataset: What was named.
-        options: The options of a graph of one's own that were given.
+        options: The options of a graph of one's own that were given, such as ``"--target"``.
     """
     if dataset and dataset not in DATASETS and (options or len(Path(dataset).parts) > 1):
         raise SettingsError(f"there is no file or folder {dataset!r}; check the path.")
     if options:
-        raise SettingsError(f"--{options[0].replace('_', '-')} is for a graph of yours; name its files first.")
+        raise SettingsError(f"{options[0]} is for a graph of yours; name its files first.")
 
 
 def make_tables(nodes: str, edges: str, *, fractions: str = "", **options: Any) -> Tables:
@@ -163,6 +163,11 @@ def unbalanced(graph: "OwnGraph") -> bool:
     return bool(counts.max() >= UNBALANCED * counts.min())
 
 
+def judged_by(graph: "OwnGraph") -> str:
+    """The metric that decides: where classes weigh the same in the loss, they do there too."""
+    return "mse" if graph.schema.task == "regression" else "macro_f1" if unbalanced(graph) else "accuracy"
+
+
 def base(tables: Tables, graph: "OwnGraph", model: str) -> Experiment:
     """Settings that suit the graph and the model, before ``--set``."""
     experiment = own_starting_point(graph_name(tables), tables, graph.schema.task, model)
@@ -205,8 +210,7 @@ def array_experiment(folder: Path, model: str | None, recipe: Path | None) -> Ex
         raise SettingsError(f"{folder} has no array y to predict.")
     name = _plain_name(folder.resolve().name)
     if recipe is None:
-        task: Task = "regression" if data.y.is_floating_point() else "classification"
-        experiment = own_starting_point(name, folder, task, model or "goat")
+        experiment = own_starting_point(name, folder, task_of(data), model or "goat")
         return replace(experiment, graph_digest=digest(folder))
     if model is not None:
         raise SettingsError(f"the recipe {recipe} brings its own model; leave --model {model} out.")
@@ -260,7 +264,7 @@ def compare(
             experiment = replace(start, seed=start.seed + repeat, index=index)
             folder = root / f"{model}-{repeat}"
             runs[model].append(Trained(model, folder, runner(experiment, folder)))
-    metric = "mse" if graph.schema.task == "regression" else "macro_f1" if unbalanced(graph) else "accuracy"
+    metric = judged_by(graph)
     _show_comparison(runs, metric, tables)
     winner = max(runs, key=lambda model: _sign(metric) * _summary(runs[model], "val", metric).mean)
     return _best(runs[winner], metric), _best(runs["goat"], metric), root

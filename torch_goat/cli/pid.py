@@ -2,14 +2,14 @@
 
 import warnings
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 import typer
 
 from torch_goat import datasets
 from torch_goat.cli.console import console, say, table
-from torch_goat.cli.options import Category, DataDir, Directed, Drop, Edges, NodeNames, Target, TargetTask
+from torch_goat.cli.options import Category, DataDir, Directed, Drop, Edges, NodeNames, Target, TargetTask, given_tables
 from torch_goat.cli.own import check_there, is_own, make_tables
 from torch_goat.cli.subject import Subject, by_degree, captured, measured, named, own
 from torch_goat.datasets import DATASETS, NEIGHBORHOOD_TASKS
@@ -48,6 +48,7 @@ Models = Annotated[
 
 
 def pid(
+    context: typer.Context,
     dataset: Annotated[
         str,
         typer.Argument(
@@ -89,15 +90,12 @@ def pid(
         if value not in known:
             raise SettingsError(f"there is no --{option} {value}{nearest(value, filter(None, known))}")
     trained = _models(models if models is not None else "all" if dataset in NEIGHBORHOOD_TASKS else "none")
-    columns: dict[str, Any] = {
-        "target": target, "task": task, "id": names, "directed": directed,
-        "categories": tuple(category or ()), "drop": tuple(drop or ()),
-    }  # fmt: skip
+    given = given_tables(context)
     if is_own(dataset, edges):
-        subject = own(make_tables(dataset, edges, **columns), index)
+        subject = own(make_tables(dataset, edges, **given.values), index)
         chart = _check(subject.name, subject.real, groups, bins, target_bins, trained, chart)
     else:
-        _check_named(dataset, index, [key for key, value in columns.items() if value])
+        _check_named(dataset, index, given.options)
         real = DATASETS[dataset].task != "classification"
         chart = _check(dataset, real, groups, bins, target_bins, trained, chart)
         subject = named(dataset, index, data_dir)

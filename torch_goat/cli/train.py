@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from torch_goat import settings
+from torch_goat.cli.begin import Model, Out, Recipe, Split, begin
 from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import (
     BatchSize,
@@ -14,53 +14,40 @@ from torch_goat.cli.options import (
     Device,
     Directed,
     Drop,
+    EdgeFeatures,
     Edges,
     Fanout,
+    Fractions,
     NodeNames,
     Precision,
     Set,
+    SplitColumn,
     Target,
     TargetTask,
+    TimeColumn,
     Workers,
+    given_tables,
     of_yours,
     refuse_set,
     with_batches,
     with_precision,
 )
-from torch_goat.cli.own import (
-    array_experiment,
-    check_there,
-    compare,
-    is_own,
-    make_tables,
-    own_experiment,
-    read_own,
-    recording,
-    show_next,
-    with_options,
-)
+from torch_goat.cli.own import check_there, compare, is_own, recording, show_next
 from torch_goat.cli.progress import RunProgress, duration
 from torch_goat.datasets import DATASETS
 from torch_goat.loader.folder import is_graph_folder
-from torch_goat.search import fingerprint, starting_point
-from torch_goat.settings import SettingsError, nearest
+from torch_goat.search import fingerprint
+from torch_goat.settings import SettingsError
 from torch_goat.training import Epoch, Experiment, Observer, Result, TensorBoard, finished
 from torch_goat.training import train as run
 from torch_goat.training.processes import processes
-
-Model = Annotated[str | None, typer.Option("--model", help="goat (the default), gat, gcn, sage-lstm, ...")]
-Split = Annotated[str | None, typer.Option("--split", help="The split protocol; else the dataset's own.")]
-Recipe = Annotated[
-    Path | None,
-    typer.Option("--recipe", metavar="FILE", help="Settings to begin with, as goat tune or a run writes them."),
-]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="The folder; else one in runs/.")]
 
 REPEATS = 3  # runs of each model in a comparison
 REASONS = {"epochs": "all that were asked for", "patience": "then no better one came", "diverged": "then it diverged"}
 
 
 def train(
+    context: typer.Context,
     dataset: Annotated[
         str,
         typer.Argument(
@@ -88,12 +75,12 @@ def train(
     task: TargetTask = "",
     names: NodeNames = "",
     directed: Directed = False,
-    edge_features: Annotated[bool, of_yours("--edge-features", "The other columns of the edges are features.")] = False,
+    edge_features: EdgeFeatures = False,
     category: Category = None,
     drop: Drop = None,
-    split_column: Annotated[str, of_yours("--split-column", "A column that says train, val or test.")] = "",
-    time_column: Annotated[str, of_yours("--time-column", "A column of times: the earliest nodes train.")] = "",
-    fractions: Annotated[str, of_yours("--fractions", "Shares of a random split; 0.6,0.2,0.2 unless set.")] = "",
+    split_column: SplitColumn = "",
+    time_column: TimeColumn = "",
+    fractions: Fractions = "",
     repeats: Annotated[
         int | None, of_yours("--repeats", f"How many runs of each model are compared; {REPEATS} unless set.", min=1)
     ] = None,
@@ -112,38 +99,17 @@ def train(
     def runner(experiment: Experiment, folder: Path) -> Result:
         return _run(experiment, folder, device, data_dir, workers, tensorboard)[0]
 
-    columns = {
-        "target": target, "task": task, "id": names, "directed": directed, "edge_features": edge_features,
-        "categories": tuple(category or ()), "drop": tuple(drop or ()), "split_column": split_column,
-        "time_column": time_column,
-    }  # fmt: skip
-    tables, graph = None, None
-    given = [key for key, value in {**columns, "fractions": fractions, "repeats": repeats}.items() if value]
-    if is_graph_folder(dataset) and not edges:
-        wrong = [*given, *(name for name, value in (("split", split), ("index", index)) if value is not None)]
-        if wrong:
-            option = wrong[0].replace("_", "-")
-            raise SettingsError(
-                f"--{option} is not for a folder of arrays, which has its targets and masks; leave it out."
-            )
-        experiment = array_experiment(Path(dataset), model, recipe)
-    elif is_own(dataset, edges):
-        if split is not None:
-            raise SettingsError("--split is of named datasets; use --fractions, --split-column or --time-column.")
-        if repeats is not None and (model is not None or recipe is not None):
-            beside = "--model" if model is not None else "--recipe"
-            raise SettingsError(f"--repeats {repeats} is of a comparison of models; leave it or {beside} out.")
-        tables, graph = read_own(make_tables(dataset, edges, fractions=fractions, **columns), index or 0)
-        if model is None and recipe is None:
-            best, ordered, whole = compare(tables, graph, changed, repeats or REPEATS, out, runner)
-            say(f"The best run is in {best}")
-            show_next(tables, graph, best, ordered, whole)
-            return
-        experiment = own_experiment(tables, graph, model, recipe)
-    else:
-        check_there(dataset, given)
-        experiment = base_experiment(dataset, model, split, recipe)
-    experiment = with_options(experiment, changed) if graph is not None else settings.override(experiment, changed)
+    given = given_tables(context)
+    if repeats is not None:
+        _check_repeats(repeats, dataset, edges, model, recipe)
+    start = begin(dataset, edges, given, model, split, recipe, index)
+    tables, graph = start.experiment.tables, start.graph
+    if tables is not None and graph is not None and model is None and recipe is None:
+        best, ordered, whole = compare(tables, graph, changed, repeats or REPEATS, out, runner)
+        say(f"The best run is in {best}")
+        show_next(tables, graph, best, ordered, whole)
+        return
+    experiment = start.with_options(changed)
     if graph is not None and recipe is None:
         experiment = recording(experiment, graph, changed)
     if experiment.tables is None and not experiment.graph:
@@ -153,6 +119,17 @@ def train(
     _show(experiment, result, folder, done)
     if tables is not None and graph is not None:
         show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None, None)
+
+
+def _check_repeats(repeats: int, dataset: str, edges: str, model: str | None, recipe: Path | None) -> None:
+    """Refuses repeats where no models are compared."""
+    if is_graph_folder(dataset) and not edges:
+        raise SettingsError("--repeats is not for a folder of arrays, of which one model is trained; leave it out.")
+    if not is_own(dataset, edges):
+        check_there(dataset, ["--repeats"])
+    if model is not None or recipe is not None:
+        beside = "--model" if model is not None else "--recipe"
+        raise SettingsError(f"--repeats {repeats} is of a comparison of models; leave it or {beside} out.")
 
 
 def _run(
@@ -173,34 +150,6 @@ def _run(
                 observer(epoch)
 
         return run(experiment, folder, device=device, data_dir=data_dir, workers=workers, observer=observe), done
-
-
-def base_experiment(dataset: str, model: str | None, split: str | None, recipe: Path | None) -> Experiment:
-    """The settings before ``--set``: those of a recipe, or those that suit the dataset and the model.
-
-    Args:
-        dataset: The dataset's name; of a recipe, it takes the place of the recipe's.
-        model: The model's name; a recipe brings its own.
-        split: The split protocol, if another.
-        recipe: The recipe's file.
-    """
-    if recipe is not None:
-        if model is not None:
-            raise SettingsError(f"the recipe {recipe} brings its own model; leave --model {model} out.")
-        experiment = settings.read(Experiment, recipe)
-        experiment = replace(experiment, dataset=dataset or experiment.dataset)
-        if (experiment.tables is not None or experiment.graph) and not dataset:
-            return experiment
-        experiment = replace(experiment, tables=None, graph="", graph_digest=None)
-        if experiment.dataset not in DATASETS:
-            raise SettingsError(f"there is no dataset {experiment.dataset!r}{nearest(experiment.dataset, DATASETS)}")
-    elif dataset:
-        experiment = starting_point(dataset, model or "goat")
-    else:
-        raise SettingsError("name a dataset (goat datasets lists them) or a --recipe.")
-    experiment = replace(experiment, split=split or experiment.split or DATASETS[experiment.dataset].default_split)
-    DATASETS[experiment.dataset].check(experiment.split)
-    return experiment
 
 
 def run_name(experiment: Experiment) -> str:

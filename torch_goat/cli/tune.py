@@ -1,30 +1,53 @@
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from torch_goat import settings
+from torch_goat.cli.begin import Model, Out, Recipe, Split, begin
 from torch_goat.cli.console import console, say, table
-from torch_goat.cli.options import DataDir, Device, Precision, Set, refuse_set, with_precision
-from torch_goat.cli.own import is_own
+from torch_goat.cli.options import (
+    Category,
+    DataDir,
+    Device,
+    Directed,
+    Drop,
+    EdgeFeatures,
+    Edges,
+    Fractions,
+    NodeNames,
+    Precision,
+    Set,
+    SplitColumn,
+    Target,
+    TargetTask,
+    TimeColumn,
+    given_tables,
+    refuse_set,
+    with_precision,
+)
+from torch_goat.cli.own import judged_by
 from torch_goat.cli.progress import Board, board
-from torch_goat.cli.train import Model, Out, Recipe, Split, base_experiment
-from torch_goat.datasets import DATASETS
-from torch_goat.models import ModelOptions
 from torch_goat.recipes import paper_grid
 from torch_goat.search import Search, parse_space, search_space
 from torch_goat.search.search import METRICS
 from torch_goat.search.space import checked, short
 from torch_goat.settings import SettingsError
-from torch_goat.training import TrainingOptions
 
 if TYPE_CHECKING:
     from torch_goat.search.tune import Outcome, TrialEvent
 
 
 def tune(
-    dataset: Annotated[str, typer.Argument(metavar="DATASET", help="A name that goat datasets lists.")],
+    context: typer.Context,
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            metavar="DATASET|NODES",
+            help="A name that goat datasets lists, or the nodes of a graph of yours, as goat train takes them.",
+        ),
+    ],
+    edges: Edges = "",
     model: Model = None,
     trials: Annotated[
         int, typer.Option("--trials", min=1, help="How many there are in the end, with those of before.")
@@ -51,36 +74,41 @@ def tune(
     device: Device = "auto",
     precision: Precision = None,
     data_dir: DataDir = None,
+    target: Target = "",
+    task: TargetTask = "",
+    names: NodeNames = "",
+    directed: Directed = False,
+    edge_features: EdgeFeatures = False,
+    category: Category = None,
+    drop: Drop = None,
+    split_column: SplitColumn = "",
+    time_column: TimeColumn = "",
+    fractions: Fractions = "",
 ) -> None:
     """Search for settings by the validation nodes; the same command goes on with a search that was stopped or killed.
 
-    Example: goat tune cora --model goat --trials 100 --jobs 2 --set epochs=300 --space heads=1,4,8
+    Example: goat tune cora --model goat --trials 100 --jobs 2 --set epochs=300 --space heads=1,4,8;
+    goat tune nodes.csv edges.csv --target label --indices 0,1,2
     """
-    if is_own(dataset, ""):
-        raise SettingsError(
-            f"goat tune searches on the datasets that goat datasets lists, not on a graph of yours such as {dataset}; "
-            "compare settings there with goat train and --set."
-        )
     try:
         from torch_goat.search.tune import BEST, TABLE
         from torch_goat.search.tune import tune as run
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         raise ImportError(f"goat tune needs {missing}; install it with: pip install 'torch-goat[cli]'.") from error
-    experiment = base_experiment(dataset, model, split, recipe)
-    if grid and recipe is None:  # the options' own defaults are the paper's
-        experiment = replace(experiment, model=ModelOptions(experiment.model.name), training=TrainingOptions())
     for option, key in (("--seed", "seed"), ("--indices", "index")):
         refuse_set(assignments, key, option)
     fixed = [*with_precision(assignments, precision), f"seed={seed}"]
-    experiment = settings.override(experiment, fixed)
-    task = DATASETS[experiment.dataset].task
-    space = paper_grid(experiment.model.name, task) if grid else search_space(experiment)
+    start = begin(dataset, edges, given_tables(context), model, split, recipe, None)
+    if grid and recipe is None:  # the options' own defaults are the paper's
+        start = start.with_papers_options()
+    experiment = start.with_options(fixed)
+    space = paper_grid(experiment.model.name, start.task) if grid else search_space(experiment)
     search = Search(
         experiment,
         checked(space | parse_space(spaces or []), experiment, _keys(fixed, spaces or [])),
         indices=_numbers(indices),
-        metric=metric or METRICS[task][0],
+        metric=metric or (METRICS[start.task][0] if start.graph is None else judged_by(start.graph)),
         method="grid" if grid else "tpe",
         seed=seed,
         prune=prune,

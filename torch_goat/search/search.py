@@ -6,10 +6,12 @@ from torch_goat import settings
 from torch_goat.datasets import DATASETS
 from torch_goat.search.space import size
 from torch_goat.settings import SettingsError, nearest
+from torch_goat.tabular.options import Task
 from torch_goat.training import Experiment
 from torch_goat.training.metrics import LOWER_IS_BETTER
 
 METRICS: Final = {"classification": ("accuracy", "macro_f1", "roc_auc"), "regression": ("mse", "r2")}
+ONE_SPLIT: Final = ("time", "masks")  # of graphs of one's own
 
 
 @dataclass(frozen=True)
@@ -35,19 +37,21 @@ class Search:
     prune: bool = False
 
     def __post_init__(self) -> None:
-        name = self.experiment.dataset
-        if name not in DATASETS:
-            raise SettingsError(f"there is no dataset {name!r}{nearest(name, DATASETS)}")
-        dataset = DATASETS[name]
-        known = METRICS[dataset.task]
-        if self.metric not in known:
-            raise SettingsError(f"{dataset.name} has no metric {self.metric!r}{nearest(self.metric, known)}")
-        if self.prune and self.metric != known[0]:
-            raise SettingsError(f"pruning watches the {known[0]}, not the {self.metric}; leave --prune out.")
+        one = self.experiment
         if not self.indices or len(set(self.indices)) < len(self.indices):
             raise SettingsError(f"the indices {list(self.indices)} must be one or more, each once.")
-        for index in self.indices:
-            dataset.check(self.experiment.split, index)
+        if one.tables is None and not one.graph:
+            if one.dataset not in DATASETS:
+                raise SettingsError(f"there is no dataset {one.dataset!r}{nearest(one.dataset, DATASETS)}")
+            check_metric(one.dataset, DATASETS[one.dataset].task, self.metric)
+            for index in self.indices:
+                DATASETS[one.dataset].check(one.split, index)
+        elif min(self.indices) < 0 or (one.split in ONE_SPLIT and self.indices != (0,)):
+            known = "index 0" if one.split in ONE_SPLIT else "indices from 0"
+            raise SettingsError(f"{one.dataset} has {known} under the split {one.split!r}, got {list(self.indices)}.")
+        watched = next((names[0] for names in METRICS.values() if self.metric in names), self.metric)
+        if self.prune and self.metric != watched:
+            raise SettingsError(f"pruning watches the {watched}, not the {self.metric}; leave --prune out.")
 
     @property
     def name(self) -> str:
@@ -63,6 +67,18 @@ class Search:
     def size(self) -> int:
         """The number of points in the space."""
         return size(self.space)
+
+
+def check_metric(name: str, task: Task, metric: str) -> None:
+    """Refuses a metric that a graph's task does not have.
+
+    Args:
+        name: What the graph is called.
+        task: What is predicted.
+        metric: The metric.
+    """
+    if metric not in METRICS[task]:
+        raise SettingsError(f"{name} has no metric {metric!r}{nearest(metric, METRICS[task])}")
 
 
 def fingerprint(value: Any) -> str:

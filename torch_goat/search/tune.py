@@ -6,7 +6,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -15,9 +15,9 @@ from typing import Final
 import torch
 from optuna.trial import FrozenTrial
 
-from torch_goat import datasets, settings
+from torch_goat import settings
 from torch_goat.files import write_atomic
-from torch_goat.search.search import Search
+from torch_goat.search.search import Search, check_metric
 from torch_goat.search.space import decoded
 from torch_goat.search.storage import answering
 from torch_goat.search.study import Study
@@ -26,6 +26,8 @@ from torch_goat.training import Experiment, Interrupted, RunError
 from torch_goat.training.fabric import make_fabric
 from torch_goat.training.folder import usable
 from torch_goat.training.interrupt import deaf
+from torch_goat.training.run import graph_of
+from torch_goat.training.task import task_of
 
 BEST: Final = "best.toml"
 TABLE: Final = "trials.csv"
@@ -87,7 +89,8 @@ def tune(
         raise settings.SettingsError(f"trials and jobs must be 1 or more, got {trials} and {jobs}.")
     make_fabric(device, search.experiment.training.precision)
     for index in search.indices:  # what is wrong with the data is wrong with every trial
-        datasets.load(search.experiment.dataset, split=search.experiment.split, index=index, data_dir=data_dir)
+        data, _ = graph_of(replace(search.experiment, index=index), None if data_dir is None else Path(data_dir))
+        check_metric(search.experiment.dataset, task_of(data), search.metric)
     setting = Setting(search, Path(folder), storage, trials, None if data_dir is None else str(data_dir))
     study = setting.study()
     with answering(storage):

@@ -86,7 +86,7 @@ def train(
             (folder / CHECKPOINT).unlink()
         return done
     fabric = fabric or make_fabric(device, experiment.training.precision)
-    data, schema = _graph(experiment, None if data_dir is None else Path(data_dir))
+    data, schema = graph_of(experiment, None if data_dir is None else Path(data_dir))
     task = Task(data, fabric.device, class_weights=experiment.training.class_weights)
     check_batches(task, experiment.training, fabric.world_size)
     _check_orderings(experiment, _build(experiment, data, task))
@@ -186,8 +186,13 @@ def _curves(epochs: Sequence[Epoch]) -> str:
     return text.getvalue()
 
 
-def _graph(experiment: Experiment, data_dir: Path | None) -> tuple[Data, Schema | None]:
-    """The graph to train on, and of one's own tables what their columns became."""
+def graph_of(experiment: Experiment, data_dir: Path | None) -> tuple[Data, Schema | None]:
+    """The graph to train on, and of one's own tables what their columns became.
+
+    Args:
+        experiment: What is to be trained.
+        data_dir: The folder of the datasets.
+    """
     if experiment.graph:
         return open_graph(experiment.graph, unchanged=experiment.graph_digest), None
     if experiment.tables is None:

@@ -8,6 +8,7 @@ from torch_geometric.data import Data
 
 from torch_goat.loader.csc import check_edges, edges_of
 from torch_goat.loader.folder import GroupedData
+from torch_goat.tabular.options import Task as TaskName
 from torch_goat.training import metrics
 
 SPLITS: Final = ("train", "val", "test")
@@ -160,6 +161,11 @@ class Task:
             return F.cross_entropy(out, y)
         weight = F.pad(self._weight, (0, out.size(1) - self._weight.numel()))  # of classes that no node has
         return F.cross_entropy(out, y, weight.to(out.dtype))
+
+
+def task_of(data: Data) -> TaskName:
+    """What the targets of a graph ask for."""
+    return "regression" if data.y.is_floating_point() else "classification"
 
 
 def _class_weights(y: Tensor, classes: int) -> Tensor:
