@@ -89,7 +89,9 @@ class TrainingOptions:
 
 @dataclass(frozen=True)
 class Experiment:
-    """One training run, complete: the same experiment on the same machine gives the same result.
+    """One training run, complete: the same experiment on the same CPU gives the same result.
+
+    A GPU adds some numbers up in no fixed order, and training can make the difference visible.
 
     Args:
         dataset: A name of :data:`torch_goat.datasets.DATASETS`, or any name for a graph of one's own.
