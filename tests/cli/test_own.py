@@ -65,6 +65,17 @@ def test_tables_take_the_place_of_the_arrays_in_a_recipe(goat: Goat, tables: lis
         replace(found, graph="nowhere")
 
 
+def test_other_data_are_named_before_what_follows_from_them(goat: Goat, tables: list[str]) -> None:
+    """Other classes may weigh in another way, and a digest says nothing to anybody."""
+    folder = ["--model", "gcn", *FAST, "--out", "run"]
+    assert goat("train", *tables, *folder).code == 0
+    other = goat("train", *tables[:2], "--target", "town", *folder).err
+    assert "run holds another experiment (tables.target = 'label' there, 'town' here); choose another" in other
+    Path("nodes.csv").write_text(NODES.replace("30", "31"))
+    changed = goat("train", *tables, *folder).err
+    assert "run holds another experiment (the tables have changed since); choose another folder." in changed
+
+
 def test_predict_writes_a_file_and_replaces_none_unasked(goat: Goat, tables: list[str]) -> None:
     goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
     ended = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")

@@ -21,6 +21,7 @@ RESULT: Final = "result.json"
 SCHEMA: Final = "schema.json"  # of a graph of one's own: what the columns of its tables are
 ORDERINGS: Final = "orderings"  # a folder
 ERROR: Final = "error.txt"  # why the last try failed
+_DIGESTS: Final = {"tables.digest": "the tables", "graph_digest": "the arrays"}
 _UNREADABLE: Final = (
     OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, StopIteration, SafetensorError
 )  # fmt: skip
@@ -125,9 +126,12 @@ def _check_same(experiment: Experiment, folder: Path) -> None:
 
 
 def difference(there: Experiment, here: Experiment) -> str:
-    """``"training.epochs = 3 there, 4 here"``, of two experiments that are not equal."""
+    """``"training.epochs = 3 there, 4 here"``, of two experiments that are not equal; other data come first."""
     old, new = (dict(_leaves(settings.to_table(one), "")) for one in (there, here))
-    key = next(key for key in [*new, *old] if new.get(key) != old.get(key))
+    keys = [key for key in [*new, *old] if new.get(key) != old.get(key)]
+    key = min(keys, key=lambda key: not key.startswith(("dataset", "tables.", "graph")))  # from which others may follow
+    if key in _DIGESTS:
+        return f"{_DIGESTS[key]} have changed since"
     return f"{key} = {old.get(key)!r} there, {new.get(key)!r} here"
 
 
