@@ -81,7 +81,7 @@ def encode(
                 row = first_row(unknown)
                 notes.append(
                     f"{source.where(row, column.name)}: {shown(values.iloc[row])} is a category that training did not "
-                    f"see; it counts as none of them ({int(unknown.sum())} such cells)."
+                    f"see; it counts as none of them ({int(unknown.sum())} in all)."
                 )
         else:
             known = numbers(source, column.name, values)
@@ -93,7 +93,7 @@ def encode(
             row = first_row(gone)
             notes.append(
                 f"{source.where(row, column.name)}: a value is missing, which training did not see; "
-                f"it was filled in ({int(gone.sum())} such cells)."
+                f"it was filled in ({int(gone.sum())} in all)."
             )
         place += column.width
     return out

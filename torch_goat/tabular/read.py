@@ -133,7 +133,7 @@ def _ends(source: Source, ends: pd.Series, ids: pd.Index, nodes: Source, joined:
             raise TableError(f"{where}: the edge has no node at this end; fill it in or delete the row.")
         graph = "and not of the training graph" if joined else f"of {nodes.path}"
         raise TableError(
-            f"{where}: the edge names {shown(name)}, which is no node {graph}; add the node or delete the "
-            f"{int((found < 0).sum())} such edges."
+            f"{where}: the edge names {shown(name)}, which is no node {graph}; add the node or delete "
+            f"such edges ({int((found < 0).sum())} in all)."
         )
     return found
