@@ -1,14 +1,12 @@
 """The runs of a benchmark, with a bar; what is done is kept, so that a benchmark goes on where it was stopped."""
 
-import os
-import signal
-import threading
 from collections.abc import Sequence
 from typing import Any
 
 from tqdm import tqdm
 
 from torch_goat.training import Event, PlannedRun, run_plan
+from torch_goat.training.interrupt import stopping_after
 
 
 def run_all(runs: Sequence[PlannedRun], *, seconds: float | None = None, **options: Any) -> None:
@@ -19,11 +17,7 @@ def run_all(runs: Sequence[PlannedRun], *, seconds: float | None = None, **optio
         seconds: Stop as Ctrl-C does after this time.
         **options: As :func:`torch_goat.training.run_plan` takes them.
     """
-    if seconds:
-        timer = threading.Timer(seconds, os.kill, (os.getpid(), signal.SIGINT))
-        timer.daemon = True
-        timer.start()
-    with tqdm(total=len(runs), unit="run", mininterval=1) as bar:
+    with stopping_after(seconds), tqdm(total=len(runs), unit="run", mininterval=1) as bar:
 
         def report(event: Event) -> None:
             if event.kind in ("finished", "skipped", "failed"):

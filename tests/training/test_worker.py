@@ -1,17 +1,14 @@
-import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 
+from tests import alone
 from torch_goat.files import locked
 from torch_goat.models import ModelOptions
 from torch_goat.training import Experiment, PlannedRun, TrainingOptions, finished, train, worker, write_plan
-
-BLOCKED = ("typer", "rich", "optuna", "pandas", "numba", "matplotlib", "tensorboard", "sklearn", "networkx")
 
 
 def write(folder: Path, epochs: dict[str, int]) -> list[PlannedRun]:
@@ -34,19 +31,8 @@ def write(folder: Path, epochs: dict[str, int]) -> list[PlannedRun]:
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """The worker, in an environment where only the library's own needs can be imported."""
-    blocked = folder / "blocked"
-    blocked.mkdir(exist_ok=True)
-    for name in BLOCKED:
-        (blocked / f"{name}.py").write_text(f"raise ModuleNotFoundError('blocked', name={name!r})\n")
-    path = os.pathsep.join([str(blocked), str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-m", "torch_goat.training.worker", str(folder / "plan.json"), "--device", "cpu"]
-    return subprocess.Popen(
-        [*command, *arguments],
-        env={**os.environ, "PYTHONPATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    plan = str(folder / "plan.json")
+    return alone.start(folder, "torch_goat.training.worker", plan, "--device", "cpu", *arguments)
 
 
 def until(condition) -> None:
@@ -90,6 +76,18 @@ def test_without_the_plans_process_a_run_ends_with_a_checkpoint(tmp_path: Path) 
     process.communicate(timeout=300)
     with locked(run.folder, wait=True):  # the lock goes with the run's own process
         assert (run.folder / "checkpoint.safetensors").exists()
+
+
+def test_the_time_that_is_given_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also in the background, where Ctrl-C is not heard."""
+    write(tmp_path, {"endless": 10**7})
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert worker.main([str(tmp_path / "plan.json"), "--device", "cpu", "--seconds", "1"]) == 130
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "worker: stopped; 0 of 1 runs are done, the same plan goes on from there.\n"
 
 
 def test_a_failed_run_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

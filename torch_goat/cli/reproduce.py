@@ -1,7 +1,6 @@
-from collections.abc import Iterable, Sequence, Set
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
@@ -13,25 +12,10 @@ from torch_goat import settings
 from torch_goat.cli import options
 from torch_goat.cli.console import console, say, table
 from torch_goat.cli.progress import PlanProgress
-from torch_goat.datasets import DATASETS, DataError
-from torch_goat.files import write_atomic
-from torch_goat.recipes import (
-    RECIPES,
-    Recipe,
-    Run,
-    Trial,
-    choose,
-    finals,
-    find_recipe,
-    plan,
-    read_recipe,
-    settle,
-    trials,
-    with_found,
-)
-from torch_goat.recipes.plan import CellName
+from torch_goat.recipes import RECIPES, Recipe, find_recipe, read_recipe, with_found
 from torch_goat.settings import SettingsError, nearest
-from torch_goat.tables import FORMATS, Ledger, ResultTable, collect, tabulate
+from torch_goat.tables import FORMATS, ResultTable
+from torch_goat.tables.folder import TableFolder, asked_cells, begun_recipe, failed_runs
 from torch_goat.tables.layout import Grid, Lines, comparison_grid, main_grid, notes
 from torch_goat.training import Experiment, PlannedRun, run_plan, write_plan
 
@@ -87,7 +71,8 @@ def reproduce(
 
     Columns and rows that share settings follow. Give them an --out of their own, or keep them with --show > my.toml.
 
-    Another machine: --plan-only PLAN.json, there python -m torch_goat.training.worker PLAN.json, then --collect.
+    Another machine: --plan-only PLAN.json, there python -m torch_goat.training.worker PLAN.json, then --collect; or all
+    of it there, python -m torch_goat.tables.worker TABLE, and its OUT/TABLE.jsonl here.
 
     Example: goat reproduce table2 --only goat-lstm,gat --datasets cora,photo --jobs 2
     """
@@ -99,23 +84,25 @@ def reproduce(
         raise SettingsError(f"there is no format {format!r}{nearest(format, FORMATS)}")
     path = find_recipe(name)
     folder = out / f"{path.stem}{'-quick' if quick else ''}"
-    recipe = _with_all_found(_recipe(path, folder, search), found or [])
-    asked = _names(only)
-    rows, columns = choose("row", asked, recipe.rows), choose("column", _names(datasets), recipe.columns)
-    cells = {
-        (row, column) for row in rows for column in columns if row in asked or not recipe.is_on_demand(row, column)
-    }
+    recipe = _with_all_found(begun_recipe(path, folder, search), found or [])
+    rows, columns, cells = asked_cells(recipe, only, datasets)
     if show:
         return typer.echo(recipe.to_toml() if found or search else path.read_text(encoding="utf-8"), nl=False)
-    table = _Table(recipe, folder, quick, precision, data_dir)
+    table = TableFolder(recipe, folder, quick=quick, precision=precision, data_dir=data_dir)
     if plan_only is not None:
-        return _write_plan(plan_only, table.missing(cells), folder)
+        return _write_plan(plan_only, table.missing(cells))
     table.write()  # at once, so that a folder of no use is found at once
     failures, lacking = [], {}
+
+    def runner(runs: Sequence[PlannedRun]) -> list[str]:
+        with PlanProgress([str(run.folder.relative_to(folder)) for run in runs]) as progress:
+            ends = run_plan(runs, jobs=jobs, device=device, data_dir=data_dir, on_event=progress)
+        return failed_runs(runs, ends)
+
     if not collect_only:
-        lacking = _lacking(recipe, dict.fromkeys(run.column for run in table.missing(cells)), data_dir)
+        lacking = table.lacking(cells)
         try:
-            failures = table.run({cell for cell in cells if cell[1] not in lacking}, jobs, device)
+            failures = table.run({cell for cell in cells if cell[1] not in lacking}, runner)
         finally:  # also after Ctrl-C
             table.write()
     _print(table.whole.part(rows, columns), format, folder)
@@ -136,95 +123,10 @@ def _check_purpose(context: typer.Context, show: bool, plan_only: Path | None, c
         options.refuse_beside(context, "--collect", ("jobs", "device"))
 
 
-class _Table:
-    """A table in its folder: its recipe, its trials and runs, and what is there of them.
-
-    Args:
-        recipe: The recipe; with trials, its cells are filled in as their searches are done.
-        folder: The folder of the runs.
-        quick: Whether it is tried out.
-        precision: The precision to train in, instead of the recipe's.
-        data_dir: The folder of the datasets.
-    """
-
-    def __init__(self, recipe: Recipe, folder: Path, quick: bool, precision: str | None, data_dir: Path | None) -> None:
-        if quick:
-            recipe = replace(recipe, title=f"{recipe.title} (tried out with --quick)")
-        self.recipe, self.folder, self.data_dir = recipe, folder, data_dir
-        self.how: dict[str, Any] = {"quick": quick, "precision": precision}
-        self.ledger = Ledger(folder)
-        self._settle()
-
-    def missing(self, cells: Set[CellName]) -> list[Trial | Run]:
-        """What is to be run next of some cells: the trials of their search, and then the runs."""
-        for planned in (self.trials, self.runs):
-            found = [run for run in planned if (run.row, run.column) in cells and self.ledger.is_missing(run)]
-            if found:
-                return found
-        return []
-
-    def run(self, cells: Set[CellName], jobs: int, device: str) -> list[str]:
-        """Runs what is missing of some cells and returns why some failed."""
-        failures: list[str] = []
-        for _ in range(3):  # the search, its finals, and the runs of what it found
-            missing = self.missing(cells)
-            if missing and not failures:
-                failures = _run(missing, self.folder, jobs, device, self.data_dir)
-                self._settle()
-        return failures
-
-    def write(self) -> None:
-        """Writes the table as it is by now, its results and, after a search, its recipe."""
-        collected = collect(self.runs, self.ledger)
-        self.problems = collected.problems
-        columns = self.recipe.columns.items()
-        lacking = [name for name, column in columns if not DATASETS[column.dataset].available(self.data_dir)]
-        self.whole = tabulate(self.recipe, self.runs, collected.scores, lacking, collected.devices)
-        self.ledger.write([*self.trials, *self.runs])
-        if self.trials:
-            write_atomic(_beside(self.folder, ".toml"), self.settled.to_toml())
-        for ending, text in FORMATS.values():
-            write_atomic(_beside(self.folder, ending), text(self.whole))
-
-    def _settle(self) -> None:
-        self.settled, self.trials = self.recipe, []
-        if self.recipe.search.trials:
-            drawn = trials(self.recipe, **self.how)
-            results = self.ledger.results(drawn)
-            repeated = finals(self.recipe, drawn, results)
-            self.trials = [*drawn, *repeated]
-            self.settled = settle(self.recipe, drawn, results | self.ledger.results(repeated))
-        self.runs = plan(self.settled, **self.how)
-        self.ledger.share(self.runs, self.trials)
-
-
-def _beside(folder: Path, ending: str) -> Path:
-    return folder.with_name(folder.name + ending)
-
-
-def _recipe(path: Path, folder: Path, search: int) -> Recipe:
-    """The recipe, with as many trials as are asked for or as its folder was begun with."""
-    recipe, kept = read_recipe(path), _beside(folder, ".toml")
-    begun = settings.read(Recipe, kept).search.trials if kept.exists() else recipe.search.trials
-    if search < 0:
-        raise SettingsError(f"--search {search} is no number of trials.")
-    if search and begun and search != begun:
-        raise SettingsError(f"{folder} is a search with {begun} trials for each cell; choose another --out.")
-    if search and not begun and _beside(folder, ".jsonl").exists():
-        raise SettingsError(f"{folder} has runs whose settings were not searched; choose another --out.")
-    if (search or begun) and kept.exists() and kept.samefile(path):
-        raise SettingsError(f"{path} would be replaced by the settings that the search finds; choose another --out.")
-    return replace(recipe, search=replace(recipe.search, trials=search or begun))
-
-
 def _list_tables() -> None:
     found = {name: read_recipe(name) for name in RECIPES}
     lines = [[name, recipe.title, ",".join(recipe.rows), ",".join(recipe.columns)] for name, recipe in found.items()]
     console().print(table(["table", "what it shows", "rows", "columns"], lines))
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _with_all_found(recipe: Recipe, assignments: Iterable[str]) -> Recipe:
@@ -237,36 +139,11 @@ def _with_all_found(recipe: Recipe, assignments: Iterable[str]) -> Recipe:
     return recipe
 
 
-def _planned(runs: Iterable[Trial | Run], folder: Path) -> list[PlannedRun]:
-    return [PlannedRun(folder / run.folder, run.experiment) for run in runs]
-
-
-def _write_plan(path: Path, runs: Sequence[Trial | Run], folder: Path) -> None:
+def _write_plan(path: Path, runs: Sequence[PlannedRun]) -> None:
     if path.exists():
         raise SettingsError(f"{path} is there already; remove it or name another file.")
-    write_plan(path, _planned(runs, folder))
+    write_plan(path, runs)
     say(f"{path} has {len(runs)} runs.")
-
-
-def _lacking(recipe: Recipe, columns: Iterable[str], data_dir: Path | None) -> dict[str, str]:
-    """The columns whose data are not here and cannot be fetched, with the reason."""
-    reasons = {}
-    for name in columns:
-        column = recipe.columns[name]
-        if not DATASETS[column.dataset].available(data_dir):
-            try:
-                DATASETS[column.dataset].load(column.split, data_dir=data_dir)
-            except DataError as error:
-                reasons[name] = f"{column.label} is left empty: {error}"
-    return reasons
-
-
-def _run(runs: Sequence[Trial | Run], folder: Path, jobs: int, device: str, data_dir: Path | None) -> list[str]:
-    """Does the runs and returns why some failed."""
-    with PlanProgress([str(run.folder) for run in runs]) as progress:
-        ends = run_plan(_planned(runs, folder), jobs=jobs, device=device, data_dir=data_dir, on_event=progress)
-    failed = [(str(folder / runs[end.index].folder), end.message) for end in ends if end.kind == "failed"]
-    return [message if where in message else f"{where}: {message}" for where, message in failed]
 
 
 def _print(part: ResultTable, format: str, files: Path) -> None:

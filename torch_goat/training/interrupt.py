@@ -1,5 +1,7 @@
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
@@ -41,6 +43,31 @@ class Interrupts:
             yield
         except KeyboardInterrupt:
             self.wanted = True
+
+
+@contextmanager
+def stopping_after(seconds: float | None) -> Iterator[None]:
+    """Presses Ctrl-C after some time, unless what is done here is done before; never without a time."""
+    if seconds is None:
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:  # a shell starts what is to run in the background like this
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(seconds, _press)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        signal.signal(signal.SIGINT, before)
+
+
+def _press() -> None:
+    while signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # it would not be heard: a process is being started
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 
 from torch_goat.training.folder import ERROR
-from torch_goat.training.interrupt import Interrupted
+from torch_goat.training.interrupt import stopping_after
 from torch_goat.training.jobs import Event, run_plan
 from torch_goat.training.plan import PlannedRun, read_plan
 
@@ -50,33 +50,39 @@ class Lines:
         return f"{event.kind} {count}: {name} {value:.4f}{how}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the plan; 0 if all runs are done, 1 if one failed, 2 for wrong usage, 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="python -m torch_goat.training.worker", description="Run the experiments of a plan, several at a time."
-    )
-    parser.add_argument("plan", metavar="PLAN.json", help="the runs, with folders relative to this file")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """What says how runs are done."""
     parser.add_argument(
         "--jobs", type=int, default=0, help="runs at a time (default: one per core, on a GPU at most 8)"
     )
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:1 (default: auto)")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of each run (default: 1)")
     parser.add_argument("--data-dir", help="the folder of the datasets (default: TORCH_GOAT_DATA)")
+    parser.add_argument("--seconds", type=float, help="stop as Ctrl-C does after this time")
+
+
+def run(plan: Sequence[PlannedRun], options: argparse.Namespace) -> list[Event]:
+    """Does the runs as :func:`add_arguments` has it, and returns how each ended."""
+    how = {"jobs": options.jobs, "device": options.device, "threads": options.threads, "data_dir": options.data_dir}
+    return run_plan(plan, on_event=Lines(plan), **how)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the plan; 0 if all runs are done, 1 if one failed, 2 for wrong usage, 130 after Ctrl-C."""
+    parser = argparse.ArgumentParser(
+        prog="python -m torch_goat.training.worker", description="Run the experiments of a plan, several at a time."
+    )
+    parser.add_argument("plan", metavar="PLAN.json", help="the runs, with folders relative to this file")
+    add_arguments(parser)
     options = parser.parse_args(arguments)
     try:
         plan = read_plan(options.plan)
-        ends = run_plan(
-            plan,
-            jobs=options.jobs,
-            device=options.device,
-            threads=options.threads,
-            data_dir=options.data_dir,
-            on_event=Lines(plan),
-        )
+        with stopping_after(options.seconds):
+            ends = run(plan, options)
     except (ValueError, OSError) as error:
         parser.error(str(error))
-    except Interrupted as error:
-        print(f"worker: {error}", file=sys.stderr)
+    except KeyboardInterrupt as error:
+        print(f"worker: {str(error) or 'stopped.'}", file=sys.stderr)
         return 130
     failed = sum(event.kind == "failed" for event in ends)
     if failed:
