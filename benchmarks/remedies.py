@@ -112,6 +112,7 @@ BASELINES = ("gat", "gcn", "sage-max", "gin")
 SUM_TO_ONE = ("cora-content", "citeseer")  # the features of a node
 GAIN = {"input_gain": 25.0}  # about as much as undoes that
 DECAY = {"weight_decay": 0.01}
+DROPPED = {"attention_dropout": 0.6}  # as GAT's authors have it on these graphs
 
 
 def other_second(experiment: Experiment) -> dict[str, Any]:
@@ -131,6 +132,9 @@ def experiments(task: str) -> dict[str, Experiment]:
         variants["default, scaled input"] = (DEFAULT | GAIN, {})
         variants["default, more decay"] = (DEFAULT, DECAY)
         variants["default, scaled input, more decay"] = (DEFAULT | GAIN, DECAY)
+        of_citations = DEFAULT | {"scaling": "size"} | DROPPED
+        variants["default, size, dropout 0.6"] = (of_citations, {})
+        variants["default, size, dropout 0.6, scaled input, more decay"] = (of_citations | GAIN, DECAY)
     for name, (model, training) in variants.items():
         found[name] = replace(base, model=replace(base.model, **model), training=replace(base.training, **training))
     for name in BASELINES:
@@ -150,6 +154,10 @@ def experiments(task: str) -> dict[str, Experiment]:
             found[f"{name}, scaled input"] = scaled
             found[f"{name}, more decay"] = replace(found[name], training=replace(base.training, **DECAY))
             found[f"{name}, scaled input, more decay"] = replace(scaled, training=replace(base.training, **DECAY))
+            if name == "gat":
+                for other in ("gat", "gat, scaled input, more decay"):
+                    dropped = replace(found[other], model=replace(found[other].model, **DROPPED))
+                    found[other.replace("gat", "gat, dropout 0.6")] = dropped
     return found
 
 
