@@ -14,6 +14,11 @@ def relative_error(value: Tensor, expected: Tensor) -> float:
     return float((value - expected).abs().max() / expected.abs().max().clamp(min=1e-30))
 
 
+def same_up_to_rounding(value: Tensor, expected: Tensor) -> bool:
+    """Whether two results of float32 are as near as the order of sums lets them be."""
+    return relative_error(value, expected) < 1e-5
+
+
 def with_gradients(module: Module, out: Tensor, *inputs: Tensor) -> dict[str, Tensor]:
     """The output and the gradients of a fixed uneven sum of it, by parameter name and input number."""
     if not out.requires_grad:

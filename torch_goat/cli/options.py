@@ -1,6 +1,8 @@
 """Options that several commands share, checked before any work starts."""
 
-from collections.abc import Collection
+import functools
+import inspect
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, get_args
 
@@ -84,33 +86,55 @@ SplitColumn = Annotated[str, of_yours("--split-column", "A column that says trai
 TimeColumn = Annotated[str, of_yours("--time-column", "A column of times: the earliest nodes train.")]
 Fractions = Annotated[str, of_yours("--fractions", "Shares of a random split; 0.6,0.2,0.2 unless set.")]
 
-_OF_TABLES: Final = {  # how a command calls what says how tables are read, and the key of Tables, or of make_tables
-    "target": "target",
-    "task": "task",
-    "names": "id",
-    "directed": "directed",
-    "edge_features": "edge_features",
-    "category": "categories",
-    "drop": "drop",
-    "split_column": "split_column",
-    "time_column": "time_column",
-    "fractions": "fractions",
+# What a command takes of how tables are read, by its option's name: its kind and default, and the key of make_tables.
+_OF_TABLES: Final[dict[str, tuple[Any, Any, str]]] = {
+    "target": (Target, "", "target"),
+    "task": (TargetTask, "", "task"),
+    "id": (NodeNames, "", "id"),
+    "directed": (Directed, False, "directed"),
+    "edge_features": (EdgeFeatures, False, "edge_features"),
+    "category": (Category, None, "categories"),
+    "drop": (Drop, None, "drop"),
+    "split_column": (SplitColumn, "", "split_column"),
+    "time_column": (TimeColumn, "", "time_column"),
+    "fractions": (Fractions, "", "fractions"),
 }
 
 
 class Given(NamedTuple):
     """What was said of how a graph of one's own is read."""
 
-    values: dict[str, Any]  # by the keys of Tables, and fractions
-    options: list[str]  # that said it, as the user wrote them
+    values: dict[str, Any]  # by the keys of make_tables
+    options: list[str]  # that said it, such as "--target"
 
 
-def given_tables(context: typer.Context) -> Given:
-    """What the options of a command say of how a graph of one's own is read, those that were given."""
-    named = {one.name: one.opts[0] for one in context.command.params}
-    said = {name: value for name in _OF_TABLES if (value := context.params.get(name))}
-    values = {_OF_TABLES[name]: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
-    return Given(values, [named[name] for name in said])
+def reads_tables(*without: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a command the options that say how a graph of one's own is read; what was said comes as ``given``.
+
+    Args:
+        without: Those that it has no use for.
+    """
+    chosen = {name: option for name, option in _OF_TABLES.items() if name not in without}
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def called(**values: Any) -> Any:
+            said = {name: value for name in chosen if (value := values.pop(name))}
+            keyed = {
+                chosen[name][2]: tuple(value) if isinstance(value, list) else value for name, value in said.items()
+            }
+            return command(**values, given=Given(keyed, [f"--{name.replace('_', '-')}" for name in said]))
+
+        own = [parameter for name, parameter in inspect.signature(command).parameters.items() if name != "given"]
+        more = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default, _) in chosen.items()
+        ]
+        called.__signature__ = inspect.Signature([*own, *more])  # type: ignore[attr-defined]
+        called.__annotations__ = {parameter.name: parameter.annotation for parameter in [*own, *more]}
+        return called
+
+    return decorate
 
 
 def sets(assignment: str, key: str) -> bool:

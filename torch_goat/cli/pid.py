@@ -9,7 +9,7 @@ import typer
 
 from torch_goat import datasets
 from torch_goat.cli.console import console, say, table
-from torch_goat.cli.options import Category, DataDir, Directed, Drop, Edges, NodeNames, Target, TargetTask, given_tables
+from torch_goat.cli.options import DataDir, Edges, Given, reads_tables
 from torch_goat.cli.own import check_there, is_own, make_tables
 from torch_goat.cli.subject import Subject, by_degree, captured, measured, named, own
 from torch_goat.datasets import DATASETS, NEIGHBORHOOD_TASKS
@@ -47,8 +47,10 @@ Models = Annotated[
 ]
 
 
+@reads_tables("edge_features", "split_column", "time_column", "fractions")
 def pid(
-    context: typer.Context,
+    *,
+    given: Given,
     dataset: Annotated[
         str,
         typer.Argument(
@@ -69,12 +71,6 @@ def pid(
     seed: Annotated[int, typer.Option("--seed", help="The seed of everything random.")] = 0,
     chart: Chart = None,
     data_dir: DataDir = None,
-    target: Target = "",
-    task: TargetTask = "",
-    names: NodeNames = "",
-    directed: Directed = False,
-    category: Category = None,
-    drop: Drop = None,
 ) -> None:
     """Measure how much of what neighbours tell of a label is unique, redundant or synergistic, in bits.
 
@@ -90,7 +86,6 @@ def pid(
         if value not in known:
             raise SettingsError(f"there is no --{option} {value}{nearest(value, filter(None, known))}")
     trained = _models(models if models is not None else "all" if dataset in NEIGHBORHOOD_TASKS else "none")
-    given = given_tables(context)
     if is_own(dataset, edges):
         subject = own(make_tables(dataset, edges, **given.values), index)
         chart = _check(subject.name, subject.real, groups, bins, target_bins, trained, chart)

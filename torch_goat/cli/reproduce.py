@@ -15,9 +15,10 @@ from torch_goat.cli.progress import PlanProgress
 from torch_goat.recipes import RECIPES, Recipe, find_recipe, read_recipe, with_found
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.tables import FORMATS, ResultTable
-from torch_goat.tables.folder import TableFolder, asked_cells, begun_recipe, failed_runs
+from torch_goat.tables.folder import TableFolder, asked_cells, begun_recipe
 from torch_goat.tables.layout import Grid, Lines, comparison_grid, main_grid, notes
 from torch_goat.training import Experiment, PlannedRun, run_plan, write_plan
+from torch_goat.training.jobs import why_failed
 
 STYLES: Final = {
     "plain": Style(),
@@ -97,7 +98,7 @@ def reproduce(
     def runner(runs: Sequence[PlannedRun]) -> list[str]:
         with PlanProgress([str(run.folder.relative_to(folder)) for run in runs]) as progress:
             ends = run_plan(runs, jobs=jobs, device=device, data_dir=data_dir, on_event=progress)
-        return failed_runs(runs, ends)
+        return why_failed(runs, ends)
 
     if not collect_only:
         lacking = table.lacking(cells)

@@ -9,25 +9,16 @@ from torch_goat.cli.begin import Model, Out, Recipe, Split, begin
 from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import (
     BatchSize,
-    Category,
     DataDir,
     Device,
-    Directed,
-    Drop,
-    EdgeFeatures,
     Edges,
     Fanout,
-    Fractions,
-    NodeNames,
+    Given,
     Precision,
     Set,
-    SplitColumn,
-    Target,
-    TargetTask,
-    TimeColumn,
     Workers,
-    given_tables,
     of_yours,
+    reads_tables,
     refuse_set,
     with_batches,
     with_precision,
@@ -46,8 +37,10 @@ REPEATS = 3  # runs of each model in a comparison
 REASONS = {"epochs": "all that were asked for", "patience": "then no better one came", "diverged": "then it diverged"}
 
 
+@reads_tables()
 def train(
-    context: typer.Context,
+    *,
+    given: Given,
     dataset: Annotated[
         str,
         typer.Argument(
@@ -71,16 +64,6 @@ def train(
     data_dir: DataDir = None,
     workers: Workers = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")] = False,
-    target: Target = "",
-    task: TargetTask = "",
-    names: NodeNames = "",
-    directed: Directed = False,
-    edge_features: EdgeFeatures = False,
-    category: Category = None,
-    drop: Drop = None,
-    split_column: SplitColumn = "",
-    time_column: TimeColumn = "",
-    fractions: Fractions = "",
     repeats: Annotated[
         int | None, of_yours("--repeats", f"How many runs of each model are compared; {REPEATS} unless set.", min=1)
     ] = None,
@@ -99,7 +82,6 @@ def train(
     def runner(experiment: Experiment, folder: Path) -> Result:
         return _run(experiment, folder, device, data_dir, workers, tensorboard)[0]
 
-    given = given_tables(context)
     if repeats is not None:
         _check_repeats(repeats, dataset, edges, model, recipe)
     start = begin(dataset, edges, given, model, split, recipe, index)

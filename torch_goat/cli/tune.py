@@ -7,22 +7,13 @@ from torch_goat import settings
 from torch_goat.cli.begin import Model, Out, Recipe, Split, begin
 from torch_goat.cli.console import console, say, table
 from torch_goat.cli.options import (
-    Category,
     DataDir,
     Device,
-    Directed,
-    Drop,
-    EdgeFeatures,
     Edges,
-    Fractions,
-    NodeNames,
+    Given,
     Precision,
     Set,
-    SplitColumn,
-    Target,
-    TargetTask,
-    TimeColumn,
-    given_tables,
+    reads_tables,
     refuse_set,
     with_precision,
 )
@@ -38,8 +29,10 @@ if TYPE_CHECKING:
     from torch_goat.search.tune import Outcome, TrialEvent
 
 
+@reads_tables()
 def tune(
-    context: typer.Context,
+    *,
+    given: Given,
     dataset: Annotated[
         str,
         typer.Argument(
@@ -74,16 +67,6 @@ def tune(
     device: Device = "auto",
     precision: Precision = None,
     data_dir: DataDir = None,
-    target: Target = "",
-    task: TargetTask = "",
-    names: NodeNames = "",
-    directed: Directed = False,
-    edge_features: EdgeFeatures = False,
-    category: Category = None,
-    drop: Drop = None,
-    split_column: SplitColumn = "",
-    time_column: TimeColumn = "",
-    fractions: Fractions = "",
 ) -> None:
     """Search for settings by the validation nodes; the same command goes on with a search that was stopped or killed.
 
@@ -99,7 +82,7 @@ def tune(
     for option, key in (("--seed", "seed"), ("--indices", "index")):
         refuse_set(assignments, key, option)
     fixed = [*with_precision(assignments, precision), f"seed={seed}"]
-    start = begin(dataset, edges, given_tables(context), model, split, recipe, None)
+    start = begin(dataset, edges, given, model, split, recipe, None)
     if grid and recipe is None:  # the options' own defaults are the paper's
         start = start.with_papers_options()
     experiment = start.with_options(fixed)
@@ -132,7 +115,7 @@ class _Show:
 
     def __call__(self, event: "TrialEvent") -> None:
         name, shown = f"trial {event.number}", self._board
-        shown.total = max(shown.total, event.done)  # after a longer search than is asked for now
+        shown.total = max(shown.total, event.done)  # a longer search may have gone before
         if event.best is not None:
             shown.note = f"best {self._metric} {event.best:.4f}"
         if event.kind == "started":

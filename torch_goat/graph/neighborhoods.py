@@ -34,6 +34,11 @@ class Neighborhoods(NamedTuple):
         same = self.source == self.target
         return torch.zeros_like(same) if self.two_sets else same
 
+    def by_edge(self, value: Tensor, token: Tensor) -> Tensor:
+        """Values in the order of ``token`` ``[K, E]`` as values by input edge ``[E, K]``, zero where there is none."""
+        empty = value.new_zeros(self.edge_index.size(1), value.size(0))
+        return empty.scatter(0, self.edge[token].t(), value.t())
+
     def keep(self, mask: Tensor) -> "Neighborhoods":
         """The same neighbourhoods with only the tokens in ``mask`` ``[E]``; the edges stay as they are."""
         target = self.target[mask]

@@ -13,7 +13,7 @@ from torch_geometric.nn.inits import zeros
 from torch_goat.checks import check_features
 from torch_goat.graph import Neighborhoods, derived, keep_random, keep_top, neighborhoods, to_edges
 from torch_goat.ordering import Ordering, remember_order, sort_tokens
-from torch_goat.scores import build_attention, coefficients
+from torch_goat.scores import build_attention, coefficients, run_sizes
 from torch_goat.sequence import PackedRNN, RaggedRNN, weighted_mean
 
 # What the paper's equations do not have, and what stands for it there.
@@ -26,8 +26,6 @@ _BEYOND_THE_PAPER: dict[str, Any] = {
     "rnn_init": "uniform",
     "bias": False,
 }
-
-
 # Where MessagePassing keeps what watches a layer's propagate.
 _HOOKS = [f"_{step}_forward{kind}_hooks" for step in ("propagate", "message", "aggregate") for kind in ("_pre", "")]
 
@@ -258,7 +256,7 @@ class GOATConv(MessagePassing):
             if self.mean_residual:
                 mean = weighted_mean(self.rnn.kernel(z_src), z_src, source, weight, runs.ptr)  # [T, K, C]
             if self.scaling == "size":
-                weight = weight * derived(runs.ptr, "sizes", _sizes, weight.size(1)).to(weight.dtype)
+                weight = weight * derived(runs.ptr, "sizes", run_sizes, weight.size(1)).to(weight.dtype)
         out = self.rnn(self._read(z_src).to(x_src.dtype), source, weight, runs.ptr)  # [T, K, C]
         if mean is not None:
             out = out + mean.to(out.dtype)
@@ -274,7 +272,7 @@ class GOATConv(MessagePassing):
 
         results: list[Any] = [out]
         if return_attention_weights:
-            results.append((hood.edge_index, _by_edge(alpha, token, hood)))
+            results.append((hood.edge_index, hood.by_edge(alpha, token)))
         if return_ordering:
             results.append(Ordering(runs.ptr, token, source, score, alpha))
         return tuple(results) if len(results) > 1 else out
@@ -375,7 +373,7 @@ class GOATConv(MessagePassing):
             return self.message(alpha)
         # propagate_type: (alpha: Tensor)
         size = (hood.num_sources, hood.num_targets)
-        per_edge = self.propagate(hood.edge_index, alpha=_by_edge(alpha, token, hood), size=size)
+        per_edge = self.propagate(hood.edge_index, alpha=hood.by_edge(alpha, token), size=size)
         return per_edge.gather(0, hood.edge[token].t()).t()
 
     def message(self, alpha: Tensor) -> Tensor:
@@ -388,12 +386,6 @@ class GOATConv(MessagePassing):
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
 
 
-def _sizes(ptr: Tensor, num_places: int) -> Tensor:
-    """The size of the neighbourhood that each place belongs to ``[E]``."""
-    size = ptr.diff()
-    return size.repeat_interleave(size, output_size=num_places)
-
-
 def _both(channels: int | tuple[int, int]) -> tuple[int, int]:
     pair = channels if isinstance(channels, tuple | list) else (channels, channels)
     if len(pair) != 2 or not all(isinstance(width, Integral) for width in pair):  # numpy's numbers are among them
@@ -403,9 +395,3 @@ def _both(channels: int | tuple[int, int]) -> tuple[int, int]:
 
 def _linear(in_channels: int, out_channels: int) -> Linear:
     return Linear(in_channels, out_channels, bias=False, weight_initializer="glorot")
-
-
-def _by_edge(alpha: Tensor, token: Tensor, hood: Neighborhoods) -> Tensor:
-    """Coefficients in order ``[K, E]`` as coefficients by input edge ``[E, K]``."""
-    empty = alpha.new_zeros(hood.edge_index.size(1), alpha.size(0))
-    return empty.scatter(0, hood.edge[token].t(), alpha.t())

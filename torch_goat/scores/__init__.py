@@ -2,7 +2,7 @@
 
 from torch_goat.scores.attention import ATTENTIONS, EdgeAttention, GATAttention, GATv2Attention, build_attention
 from torch_goat.scores.coefficients import coefficients
-from torch_goat.scores.runs import reduce_runs, run_offsets, sum_runs
+from torch_goat.scores.runs import reduce_runs, run_offsets, run_sizes, sum_runs
 from torch_goat.scores.take import take
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "coefficients",
     "reduce_runs",
     "run_offsets",
+    "run_sizes",
     "sum_runs",
     "take",
 ]

@@ -13,6 +13,12 @@ def run_offsets(ptr: Tensor, heads: int, num_places: int) -> Tensor:
     return torch.cat([starts, starts.new_full((1,), heads * num_places)])
 
 
+def run_sizes(ptr: Tensor, num_places: int) -> Tensor:
+    """The size of the run that each place belongs to ``[E]``."""
+    size = ptr.diff()
+    return size.repeat_interleave(size, output_size=num_places)
+
+
 def reduce_runs(how: str, value: Tensor, offsets: Tensor) -> Tensor:
     """Reduces each run of ``value`` ``[K, E]`` to one number ``[K, T]``, in order: equal bits from run to run."""
     # "unsafe" skips a check of the offsets, which would wait for the device.

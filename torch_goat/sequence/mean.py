@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch_geometric.utils.sparse import ptr2index
 
 from torch_goat.graph import derived
 from torch_goat.scores import run_offsets, sum_runs, take
@@ -38,14 +39,9 @@ def _plain(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
     index = source + num_sources * torch.arange(heads, device=source.device).view(-1, 1)  # [K, E]
     states = take(z.permute(2, 1, 0).reshape(channels, -1), index.reshape(-1))  # [C, K * E]
     offsets = derived(ptr, "offsets", run_offsets, channels * heads, source.size(1))
-    index = derived(ptr, "runs", _runs, source.size(1))
+    index = derived(ptr, "runs", ptr2index, source.size(1))
     means = sum_runs((states * weight.reshape(1, -1)).view(channels * heads, -1), index, offsets)  # [C * K, T]
     return means.view(channels, heads, -1).permute(2, 1, 0)
-
-
-def _runs(ptr: Tensor, num_places: int) -> Tensor:
-    """The run of each place ``[E]``."""
-    return torch.repeat_interleave(ptr.diff(), output_size=num_places)
 
 
 def _refuse(ctx: Any, *grads: Tensor) -> None:

@@ -1,6 +1,6 @@
 """A table in its folder: what is there of its trials and runs, what is missing, and what it looks like by now."""
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from torch_goat.tables.collect import collect
 from torch_goat.tables.ledger import Ledger
 from torch_goat.tables.render import FORMATS
 from torch_goat.tables.table import tabulate
-from torch_goat.training import Event, PlannedRun
+from torch_goat.training import PlannedRun
 
 Runner = Callable[[Sequence[PlannedRun]], list[str]]
 """Does runs and says why some failed."""
@@ -150,9 +150,3 @@ def asked_cells(recipe: Recipe, rows: str, columns: str) -> tuple[list[str], lis
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def failed_runs(runs: Sequence[PlannedRun], ends: Iterable[Event]) -> list[str]:
-    """Why runs failed, a sentence with the folder each."""
-    failed = [(str(runs[end.index].folder), end.message) for end in ends if end.kind == "failed"]
-    return [message if where in message else f"{where}: {message}" for where, message in failed]

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from torch_goat.datasets.raw import data_folder
 from torch_goat.recipes import find_recipe
-from torch_goat.tables.folder import TableFolder, asked_cells, begun_recipe, beside, failed_runs
+from torch_goat.tables.folder import TableFolder, asked_cells, begun_recipe, beside
 from torch_goat.training import PlannedRun, RunError
 from torch_goat.training.interrupt import stopping_after
+from torch_goat.training.jobs import why_failed
 from torch_goat.training.worker import add_arguments, run
 
 
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     def do(runs: Sequence[PlannedRun]) -> list[str]:
-        return failed_runs(runs, run(runs, options))
+        return why_failed(runs, run(runs, options))
 
     try:
         path = find_recipe(options.table)

@@ -6,7 +6,7 @@ import signal
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -90,6 +90,17 @@ def run_plan(
         jobs = min(cores, GPU_JOBS * len(devices)) if devices[0].startswith("cuda") else cores
     setting = _Setting(devices, threads, None if data_dir is None else str(data_dir))
     return _Dispatcher(plan, jobs, setting, on_event or (lambda event: None)).run()
+
+
+def why_failed(plan: Sequence[PlannedRun], ends: Iterable[Event]) -> list[str]:
+    """Why runs of a plan failed, a sentence each that names the folder.
+
+    Args:
+        plan: The runs.
+        ends: How they ended, as :func:`run_plan` returns it.
+    """
+    failed = [(str(plan[end.index].folder), end.message) for end in ends if end.kind == "failed"]
+    return [message if where in message else f"{where}: {message}" for where, message in failed]
 
 
 class _Setting(NamedTuple):

@@ -1,0 +1,186 @@
+"""The layer in the hands of PyTorch and PyG: copies, compilers, lower precision, explainers, hooks."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from torch_geometric.data import HeteroData
+from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
+from torch_geometric.nn import HeteroConv
+
+from tests.compare import relative_error, same_up_to_rounding
+from tests.graphs import small_graph
+from torch_goat.nn import GOATConv
+
+N = 10
+
+
+def test_hetero_conv() -> None:
+    data = HeteroData()
+    data["paper"].x, data["author"].x = torch.randn(6, 5), torch.randn(3, 4)
+    data["paper", "cites", "paper"].edge_index = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    data["author", "writes", "paper"].edge_index = torch.tensor([[0, 1, 2, 2], [0, 0, 3, 5]])
+    data["paper", "has", "author"].edge_index = data["author", "writes", "paper"].edge_index.flip(0)
+    convs = {
+        ("paper", "cites", "paper"): GOATConv(-1, 4),
+        ("author", "writes", "paper"): GOATConv((-1, -1), 4, add_self_loops=False),
+        ("paper", "has", "author"): GOATConv((-1, -1), 4, add_self_loops=False),
+    }
+    out = HeteroConv(convs, aggr="sum")(data.x_dict, data.edge_index_dict)
+    first, second, _ = convs.values()
+    expected = first(data["paper"].x, data["paper", "cites", "paper"].edge_index)
+    expected = expected + second((data["author"].x, data["paper"].x), data["author", "writes", "paper"].edge_index)
+    assert same_up_to_rounding(out["paper"], expected)
+
+
+def test_lazy_width() -> None:
+    lazy, conv = (
+        GOATConv(-1, 4, heads=2, residual=True, attention="gatv2"),
+        GOATConv(5, 4, heads=2, residual=True, attention="gatv2"),
+    )
+    x = torch.randn(N, 5)
+    lazy(x, small_graph())
+    lazy.load_state_dict(conv.state_dict())
+    assert torch.equal(lazy(x, small_graph()), conv(x, small_graph()))
+
+
+@pytest.mark.parametrize("features", [0, 3])
+@pytest.mark.parametrize("attention", ["gat", "gatv2"])
+def test_lazy_number_of_edge_features(attention: str, features: int) -> None:
+    lazy = GOATConv(5, 4, heads=2, attention=attention, edge_dim=-1)
+    x, edge_attr = torch.randn(N, 5), torch.randn(small_graph().size(1), features)
+    out = lazy(x, small_graph(), edge_attr)
+    conv = GOATConv(5, 4, heads=2, attention=attention, edge_dim=features or None)
+    conv.load_state_dict(lazy.state_dict(), strict=features > 0)
+    assert torch.equal(out, conv(x, small_graph(), edge_attr if features else None))
+
+
+@pytest.mark.parametrize("options", [{}, {"attention": "gatv2", "edge_dim": 3, "rnn": "gru"}])
+def test_copies_are_equal(options, tmp_path) -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2, residual=True, **options), torch.randn(N, 5), small_graph()
+    edge_attr = torch.randn(edge_index.size(1), 3) if options else None
+    out = conv(x, edge_index, edge_attr)
+    loaded = GOATConv(5, 4, heads=2, residual=True, **options)
+    torch.save(conv.state_dict(), tmp_path / "weights.pt")
+    loaded.load_state_dict(torch.load(tmp_path / "weights.pt", weights_only=True))
+    for other in (copy.deepcopy(conv), pickle.loads(pickle.dumps(conv)), loaded):  # noqa: S301
+        assert torch.equal(other(x, edge_index, edge_attr), out)
+
+
+def test_reset_draws_new_weights() -> None:
+    conv = GOATConv(5, 4, heads=2, residual=True, attention="gatv2", edge_dim=2)
+    before = {name: value.clone() for name, value in conv.state_dict().items()}
+    conv.reset_parameters()
+    fixed = ("bias", "rnn.bias_ih", "rnn.bias_hh")
+    assert all(name in fixed or not torch.equal(value, before[name]) for name, value in conv.state_dict().items())
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's tracer does it
+@pytest.mark.parametrize("options", [{}, {"rnn": "gru", "attention": "gatv2"}])
+def test_compile(options) -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2, **options).double(), torch.randn(N, 5).double(), small_graph()
+    torch._dynamo.reset()
+    compiled = torch.compile(conv, backend="aot_eager")
+    x.requires_grad_()
+    (expected,) = torch.autograd.grad(conv(x, edge_index).square().sum(), x)
+    (found,) = torch.autograd.grad(compiled(x, edge_index).square().sum(), x)
+    assert relative_error(compiled(x, edge_index), conv(x, edge_index)) < 1e-12
+    assert relative_error(found, expected) < 1e-12
+
+
+def test_autocast_keeps_scores_in_float32() -> None:
+    conv, x, edge_index = GOATConv(5, 16, heads=2), torch.randn(N, 5), small_graph()
+    out, ordering = conv(x, edge_index, return_ordering=True)
+    with torch.autocast("cpu", torch.bfloat16):
+        low, low_ordering = conv(x, edge_index, return_ordering=True)
+    assert low_ordering == ordering
+    assert torch.equal(low_ordering.score, ordering.score)
+    assert relative_error(low, out) < 1e-2
+
+
+def test_a_layer_in_bfloat16() -> None:
+    conv, x, edge_index = GOATConv(5, 16, heads=2).bfloat16(), torch.randn(N, 5).bfloat16(), small_graph()
+    out, ordering = conv(x, edge_index, return_ordering=True)
+    assert out.dtype == torch.bfloat16
+    assert ordering.score.dtype == torch.float32
+    wide = copy.deepcopy(conv).double()(x.double(), edge_index)
+    assert relative_error(out, wide) < 2e-2
+
+
+@pytest.mark.parametrize("backend", ["torch", "reference"])
+def test_double_backward_is_computed_by_the_reference_and_refused_by_others(backend: str) -> None:
+    conv, x = GOATConv(5, 4, heads=2, backend=backend).double(), torch.randn(N, 5).double().requires_grad_()
+    (grad,) = torch.autograd.grad(conv(x, small_graph()).square().sum(), x, create_graph=True)
+    if backend == "torch":
+        with pytest.raises(RuntimeError, match="no second derivative; use backend='reference'"):
+            grad.square().sum().backward()
+        return
+    (curved,) = torch.autograd.grad((grad * grad.detach()).sum(), x)  # the Hessian times the gradient
+    step = 1e-5 * grad.detach()
+    ends = [(x + side * step).detach().requires_grad_() for side in (1, -1)]
+    above, below = (torch.autograd.grad(conv(end, small_graph()).square().sum(), end)[0] for end in ends)
+    assert relative_error(curved, (above - below) / 2e-5) < 1e-6
+
+
+def test_deterministic_algorithms() -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2, edge_dim=1), torch.randn(N, 5), small_graph()
+    edge_attr = torch.randn(edge_index.size(1))
+    torch.use_deterministic_algorithms(True)
+    try:
+        grads = []
+        for _ in range(2):
+            conv.zero_grad()
+            conv(x, edge_index, edge_attr).square().sum().backward()
+            grads.append([parameter.grad.clone() for parameter in conv.parameters()])
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+def explainer(algorithm, model: torch.nn.Module, **config) -> Explainer:
+    return Explainer(
+        model, algorithm, explanation_type="model", edge_mask_type="object",
+        model_config={"mode": "regression", "task_level": "node", "return_type": "raw"}, **config,
+    )  # fmt: skip
+
+
+def test_attention_explainer_reads_the_coefficients() -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2).eval(), torch.randn(N, 5), small_graph()
+    edge_index = edge_index[:, edge_index[0] != edge_index[1]]
+    mask = explainer(AttentionExplainer(), conv)(x, edge_index, index=2).edge_mask
+    _, (_, alpha) = conv(x, edge_index, return_attention_weights=True)
+    into = edge_index[1] == 2
+    assert torch.equal(mask[into], alpha[: edge_index.size(1)].max(dim=-1).values[into])
+
+
+def test_gnn_explainer_masks_the_coefficients() -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2).eval(), torch.randn(N, 5), small_graph()
+    plain = conv(x, edge_index)
+    conv.explain = True
+    conv._loop_mask = edge_index[0] != edge_index[1]
+    conv._apply_sigmoid = False
+    conv._edge_mask = torch.ones(edge_index.size(1))
+    assert torch.equal(conv(x, edge_index), plain)
+    conv._edge_mask = (edge_index[1] != 3).float()  # nothing but itself is left of node 3
+    masked = conv(x, edge_index)
+    changed = (masked != plain).any(dim=1)
+    assert changed.tolist() == [node == 3 for node in range(N)]
+    conv.explain = None
+    explanation = explainer(GNNExplainer(epochs=3), conv, node_mask_type="attributes")(x, edge_index, index=2)
+    assert explanation.edge_mask.shape == (edge_index.size(1),)
+    assert torch.equal(conv(x, edge_index), plain)
+
+
+@pytest.mark.parametrize("step", ["propagate", "message", "aggregate"])
+def test_hooks_of_message_passing_are_called(step: str) -> None:
+    conv, x, seen = GOATConv(5, 4, heads=2), torch.randn(N, 5), []
+    plain = conv(x, small_graph())
+    before = getattr(conv, f"register_{step}_forward_pre_hook")(lambda *_: seen.append("before"))
+    after = getattr(conv, f"register_{step}_forward_hook")(lambda *_: seen.append("after"))
+    assert torch.equal(conv(x, small_graph()), plain)
+    assert seen == ["before", "after"]
+    before.remove()
+    after.remove()
+    conv(x, small_graph())
+    assert len(seen) == 2
