@@ -164,12 +164,8 @@ def tabulate(
         entries |= {(row, column): entry for row, entry in cells.items()}
     labels = {name: row.label for name, row in recipe.rows.items()}
     baselines = {name: label for name, label in labels.items() if not recipe.rows[name].ours}
-    waiting = {
-        cell
-        for cell, entry in entries.items()
-        if recipe.is_on_demand(*cell) and len(entry.values) < max(1, entry.planned)
-    }
     short = {cell for cell, entry in entries.items() if len(entry.values) < max(1, entry.planned)}
+    waiting = {cell for cell in short if recipe.is_on_demand(*cell)}
     open_columns = {column for _, column in short - waiting}
     return ResultTable(
         recipe.title,
