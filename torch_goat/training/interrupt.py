@@ -1,7 +1,6 @@
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
@@ -54,19 +53,22 @@ def stopping_after(seconds: float | None) -> Iterator[None]:
     before = signal.getsignal(signal.SIGINT)
     if before is signal.SIG_IGN:  # a shell starts what is to run in the background like this
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    timer = threading.Timer(seconds, _press)
-    timer.daemon = True
-    timer.start()
+    over = threading.Event()
+    threading.Thread(target=_press, args=(seconds, over), daemon=True).start()
     try:
         yield
     finally:
-        timer.cancel()
+        over.set()
         signal.signal(signal.SIGINT, before)
 
 
-def _press() -> None:
-    while signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # it would not be heard: a process is being started
-        time.sleep(0.01)
+def _press(seconds: float, over: threading.Event) -> None:
+    """Presses Ctrl-C after some time and as soon as it is heard, which it is not while a process is being started."""
+    if over.wait(seconds):
+        return
+    while signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        if over.wait(0.01):
+            return
     os.kill(os.getpid(), signal.SIGINT)
 
 
