@@ -4,8 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.cli.conftest import Ended, Goat
+from torch_goat.cli import runs
 from torch_goat.files import is_locked, locked
 from torch_goat.models import ModelOptions
 from torch_goat.training import Epoch, Experiment, Interrupted, Result, TrainingOptions, train
@@ -128,3 +130,16 @@ def test_wrong_usage_is_refused(goat: Goat, options: list[str], text: str) -> No
     ended = goat("runs", *options)
     assert ended.code == 2
     assert text in ended.err
+
+
+def test_a_narrow_terminal_reads_once_what_all_have_in_common(
+    goat: Goat, done: dict[str, Result], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    narrow = Console(width=76, force_terminal=True, color_system=None, highlight=False)
+    monkeypatch.setattr(runs, "console", lambda: narrow)
+    runs.runs(Path("runs"), done=True)
+    said, _, names, *lines = capsys.readouterr().out.splitlines()
+    assert said == "In common: dataset betweenness-100, metric mse, state done."
+    assert names.split() == ["run", "model", "seed", "index", "epochs", "val", "test", "seconds"]
+    found = {line.split()[0]: line.split()[6] for line in lines if len(line.split()) == 8}
+    assert found == {name: f"{result.metrics['test']['mse']:.4f}" for name, result in done.items()}

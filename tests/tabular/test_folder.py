@@ -44,7 +44,7 @@ def test_nodes_without_a_class_stay_without(tmp_path: Path) -> None:
 def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     data = datasets.load("betweenness-100")
     (tmp_path / "edges.csv").write_text("mine")
-    with pytest.raises(TableError, match=r"edges\.csv is there already"):
+    with pytest.raises(SettingsError, match=r"edges\.csv is there already"):
         write_tables(data, tmp_path)
     assert (tmp_path / "edges.csv").read_text() == "mine"
     assert not (tmp_path / "nodes.csv").exists()

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 import torch_goat
-from torch_goat.cli.console import console, table
+from torch_goat.cli.console import Aligned, console
 from torch_goat.cli.datasets import datasets
 from torch_goat.cli.demo import demo
 from torch_goat.cli.errors import report as report_error
@@ -57,7 +57,7 @@ def backends() -> None:
     """
     found = torch_goat.backends().items()
     rows = [[name, "yes" if status.available else "no", status.note] for name, status in found]
-    console().print(table(["backend", "available", "note"], rows))
+    console().print(Aligned(["backend", "available", "note"], rows))
 
 
 for command in (train, predict, explain, report, tune, reproduce, runs, datasets, pid, demo, backends):

@@ -3,13 +3,16 @@
 from collections.abc import Iterable
 
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
 from rich.markup import escape
 from rich.table import Table
 
 from torch_goat.training.processes import processes
 
 WIDE = 1000  # columns where no terminal sets a limit, so that nothing is folded
+GAP = 3  # between two columns of a table
+WORD = 8  # of a column of text that is folded
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -26,16 +29,34 @@ def say(text: str) -> None:
     console().print(text, markup=False, soft_wrap=True)
 
 
-def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
-    """An aligned table; a column of numbers is flush right."""
-    lines = [list(row) for row in rows]
-    made = Table(box=SIMPLE_HEAD)
-    for number, column in enumerate(columns):
-        numeric = bool(lines) and all(_is_number(line[number]) for line in lines)
-        made.add_column(column, justify="right" if numeric else "left", overflow="fold")  # nothing is cut off
-    for line in lines:
-        made.add_row(*map(escape, line))
-    return made
+class Aligned:
+    """An aligned table; a column of numbers is flush right, and folded only where there is no room for it.
+
+    Args:
+        columns: The names of the columns.
+        rows: The cells of each row.
+    """
+
+    def __init__(self, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+        self.names, self.rows = list(columns), [list(row) for row in rows]
+        self.columns = [[row[number] for row in self.rows] for number in range(len(self.names))]
+        self.numeric = [bool(column) and all(map(_is_number, column)) for column in self.columns]
+
+    def width(self, longest: int = WIDE) -> int:
+        """The width with columns of text that are folded to so many characters."""
+        cells = [max(map(cell_len, [name, *column])) for name, column in zip(self.names, self.columns, strict=True)]
+        shown = (width if number else min(width, longest) for width, number in zip(cells, self.numeric, strict=True))
+        return sum(GAP + width for width in shown)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        whole = self.width(WORD) <= options.max_width
+        made = Table(box=SIMPLE_HEAD)
+        for name, number in zip(self.names, self.numeric, strict=True):
+            justify: JustifyMethod = "right" if number else "left"
+            made.add_column(name, justify=justify, overflow="fold", no_wrap=number and whole)  # nothing is cut off
+        for row in self.rows:
+            made.add_row(*map(escape, row))
+        yield made
 
 
 def _is_number(text: str) -> bool:

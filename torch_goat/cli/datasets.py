@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from torch_goat import datasets as library
-from torch_goat.cli.console import console, say, table
+from torch_goat.cli.console import Aligned, console, say
 from torch_goat.cli.options import DataDir, Force, refuse_beside
 from torch_goat.datasets import DATASETS, Dataset
 from torch_goat.datasets.cache import cache_folder
@@ -65,7 +65,7 @@ def _list(data_dir: DataDir) -> None:
             [known.name, known.task, *map(str, sizes), str(known.classes or ""), splits, _where(known, data_dir)]
         )
     columns = ["dataset", "task", "nodes", "edges", "features", "classes", "splits (how many)", "data"]
-    console().print(table(columns, rows))
+    console().print(Aligned(columns, rows))
 
 
 def _where(known: Dataset, data_dir: DataDir) -> str:
@@ -84,12 +84,12 @@ def _show(known: Dataset, data_dir: DataDir) -> None:
         "classes": f"{known.classes or '-'}",
         "data": _where(known, data_dir),
     }
-    out.print(table([known.name, ""], facts.items()))
+    out.print(Aligned([known.name, ""], facts.items()))
     rows = []
     for name, split in known.protocols.items():
         default = "yes" if name == known.default_split else ""
         rows.append([name, str(split.count), *map(str, split.sizes), default])
-    out.print(table(["split", "how many", "train", "val", "test", "default"], rows))
+    out.print(Aligned(["split", "how many", "train", "val", "test", "default"], rows))
     if isinstance(known, Real):
         _show_files(known, data_dir)
     if known.note:
@@ -102,6 +102,6 @@ def _show_files(known: Real, data_dir: DataDir) -> None:
     for split in known.protocols.values():
         files |= {file.path: file for file in split.files}
     rows = [[path, "yes" if find(file, folder) else "no", file.url] for path, file in files.items()]
-    console().print(table(["file", "there", "from"], rows))
+    console().print(Aligned(["file", "there", "from"], rows))
     places = f"{folder or '--data-dir or TORCH_GOAT_DATA (not set)'}, then {cache_folder() / 'raw'}"
     say(f"Files are looked for in {places}; downloads go to the latter.")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from torch_goat.cli.console import console, say, table
+from torch_goat.cli.console import Aligned, console, say
 from torch_goat.cli.options import Device, Precision, with_precision
 from torch_goat.cli.progress import RunProgress
 from torch_goat.datasets import DATASETS
@@ -40,4 +40,4 @@ def demo(
             accuracy = 100 * result.metrics["test"]["accuracy"]
             rows.append([name, f"{accuracy:.1f}", str(result.best_epoch), f"{result.seconds:.1f}"])
     say(f"Test accuracy after {epochs} epochs, seed {seed}:")
-    console().print(table(["model", "accuracy (%)", "best epoch", "time (s)"], rows))
+    console().print(Aligned(["model", "accuracy (%)", "best epoch", "time (s)"], rows))

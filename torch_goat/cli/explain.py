@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from torch_goat.cli.console import console, say, table
+from torch_goat.cli.console import Aligned, console, say
 from torch_goat.cli.options import DataDir, Force, check_new
 from torch_goat.explain import Agreement, Explanation
 from torch_goat.explain import explain as explain_node
@@ -57,13 +57,13 @@ def _show(found: Explanation) -> None:
         what = "probability without" if found.graph.classes else "prediction without"
         say(f"What each neighbour contributes ({found.unit}), every one left out in turn:")
         rows = [[ids[one.neighbor], f"{one.contribution:+.4f}", f"{one.without:.4f}"] for one in found.effects[:ROWS]]
-        console().print(table(["neighbour", "contribution", what], rows))
+        console().print(Aligned(["neighbour", "contribution", what], rows))
         _more(len(found.effects))
     if found.interactions:
         say("Interactions: the contribution of two together less the sum of their own, of the strongest neighbours:")
         pairs = found.interactions[:ROWS]
         rows = [[ids[one.first], ids[one.second], f"{one.value:+.4f}"] for one in pairs]
-        console().print(table(["neighbour", "and", "interaction"], rows))
+        console().print(Aligned(["neighbour", "and", "interaction"], rows))
         _more(len(found.interactions))
     _stability(found)
 
@@ -88,7 +88,7 @@ def _orders(found: Explanation) -> None:
         rows.append([str(place + 1), *cells])
     itself = "; the node itself is among them" if any(found.node in one.neighbors for one in found.readings) else ""
     say(f"The neighbours in learned order, with their coefficients{itself}:")
-    console().print(table(["place", *columns], rows))
+    console().print(Aligned(["place", *columns], rows))
     _more(longest)
 
 
@@ -99,7 +99,7 @@ def _stability(found: Explanation) -> None:
     for kind, agreements in kinds.items():
         if agreements:
             say(f"Kendall's tau of the order with that of another {kind} (1: the same order, 0: unrelated):")
-            console().print(table([kind, "layer", "this node", "mean over nodes"], map(_agreement, agreements)))
+            console().print(Aligned([kind, "layer", "this node", "mean over nodes"], map(_agreement, agreements)))
     missing = [kind for kind, agreements in kinds.items() if not agreements]
     if "epoch" in missing:
         say("No orders of earlier epochs were recorded; training with --set record_orderings=[0,10,100] does.")

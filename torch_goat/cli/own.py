@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 
 from torch_goat import settings
-from torch_goat.cli.console import console, say, table
+from torch_goat.cli.console import Aligned, console, say
 from torch_goat.cli.options import sets
 from torch_goat.datasets import DATASETS
 from torch_goat.loader import open_graph
@@ -126,7 +126,7 @@ def show_graph(tables: Tables, graph: "OwnGraph") -> None:
         kinds = {kind: sum(row[2] == kind for row in rows) for kind in ("number", "flag", "category")}
         say("Columns: " + ", ".join(f"{count} of the kind {kind}" for kind, count in kinds.items() if count) + ".")
     elif rows:
-        console().print(table(["column", "of", "kind", "becomes"], rows))
+        console().print(Aligned(["column", "of", "kind", "becomes"], rows))
     if schema.task == "classification":
         counts = torch.bincount(data.y[data.train_mask], minlength=len(schema.classes)).tolist()
         shown = ", ".join(f"{name}: {count}" for name, count in list(zip(schema.classes, counts, strict=True))[:20])
@@ -300,7 +300,7 @@ def _show_comparison(runs: dict[str, list[Trained]], metric: str, tables: Tables
         cells = [_shown(_summary(done, "val", metric)), *(_shown(_summary(done, "test", name)) for name in names)]
         seconds = summarize([run.result.seconds for run in done]).mean
         rows.append([MODELS[model], *cells, f"{seconds:.1f}"])
-    console().print(table(["model", f"validation {metric}", *(f"test {name}" for name in names), "seconds"], rows))
+    console().print(Aligned(["model", f"validation {metric}", *(f"test {name}" for name in names), "seconds"], rows))
     repeats = len(runs["goat"])
     what = "splits, a seed each" if tables.split == "random" else "seeds on the same split"
     say(f"Mean and standard deviation over {repeats} {what}." if repeats > 1 else "One run each.")

@@ -8,7 +8,7 @@ import torch
 import typer
 
 from torch_goat import datasets
-from torch_goat.cli.console import console, say, table
+from torch_goat.cli.console import Aligned, console, say
 from torch_goat.cli.options import DataDir, Edges, Given, reads_tables
 from torch_goat.cli.own import check_there, is_own, make_tables
 from torch_goat.cli.subject import Subject, by_degree, captured, measured, named, own
@@ -185,7 +185,7 @@ def _show_estimate(found: Estimate, subject: Subject, groups: str, degree: bool)
         [name, f"{one.value:.3f}", f"{one.low:.3f} to {one.high:.3f}", f"{one.p_value:.3f}"]
         for name, one in _parts(found).items()
     ]
-    console().print(table(["part", "bits", "95 % interval", "p"], rows))
+    console().print(Aligned(["part", "bits", "95 % interval", "p"], rows))
     total, synergy = found.total, found.synergy
     if total.p_value > CHANCE:
         say(f"What these groups tell of the label cannot be told from chance (p = {total.p_value:.3f}).")
@@ -215,7 +215,7 @@ def _show_captured(captured: dict[str, float], available: float | None, dataset:
     say(f"Captured by models on the test nodes, I(prediction; label), one seed{_budget(dataset)}:")
     columns = ["model", "captured (bits)"] + ([] if available is None else ["available (bits)"])
     shown = [] if available is None else [f"{available:.2f}"]
-    console().print(table(columns, [[name, f"{bits:.2f}", *shown] for name, bits in captured.items()]))
+    console().print(Aligned(columns, [[name, f"{bits:.2f}", *shown] for name, bits in captured.items()]))
 
 
 def _budget(dataset: str) -> str:

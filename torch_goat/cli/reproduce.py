@@ -10,7 +10,7 @@ from rich.text import Text as Rich
 
 from torch_goat import settings
 from torch_goat.cli import options
-from torch_goat.cli.console import console, say, table
+from torch_goat.cli.console import Aligned, console, say
 from torch_goat.cli.progress import PlanProgress
 from torch_goat.recipes import RECIPES, Recipe, find_recipe, read_recipe, with_found
 from torch_goat.settings import SettingsError, nearest
@@ -127,7 +127,7 @@ def _check_purpose(context: typer.Context, show: bool, plan_only: Path | None, c
 def _list_tables() -> None:
     found = {name: read_recipe(name) for name in RECIPES}
     lines = [[name, recipe.title, ",".join(recipe.rows), ",".join(recipe.columns)] for name, recipe in found.items()]
-    console().print(table(["table", "what it shows", "rows", "columns"], lines))
+    console().print(Aligned(["table", "what it shows", "rows", "columns"], lines))
 
 
 def _with_all_found(recipe: Recipe, assignments: Iterable[str]) -> Recipe:

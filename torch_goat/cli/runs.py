@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from torch_goat import settings
-from torch_goat.cli.console import console, table
+from torch_goat.cli.console import Aligned, console, say
 from torch_goat.files import is_locked
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Experiment, Result
@@ -20,6 +20,7 @@ from torch_goat.training.metrics import LOWER_IS_BETTER
 
 FORMATS = ("table", "csv", "json")
 DONE = "done"
+COMMON = ("dataset", "model", "seed", "index", "metric", "state")  # said once where a terminal is narrow
 
 
 @dataclass(frozen=True)
@@ -176,4 +177,17 @@ def _print(found: Sequence[Run], folder: Path) -> None:
         settled = [run.dataset, run.model, str(run.seed), str(run.index), str(run.epochs), run.metric]
         rows.append([name, *settled, *numbers, seconds, state])
     columns = ["run", "dataset", "model", "seed", "index", "epochs", "metric", "val", "test", "seconds", "state"]
-    console().print(table(columns, rows))
+    if len(rows) > 1 and Aligned(columns, rows).width() > console().width:
+        columns, rows = _without_common(columns, rows)
+    console().print(Aligned(columns, rows))
+
+
+def _without_common(columns: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """The table without the settings that all runs have in common, which are said above it once."""
+    values = [{row[number] for row in rows} - {""} for number in range(len(columns))]  # damaged runs have none
+    common = [name in COMMON and len(found) == 1 for name, found in zip(columns, values, strict=True)]
+    if any(common):
+        shown = (f"{name} {min(found)}" for name, found, once in zip(columns, values, common, strict=True) if once)
+        say(f"In common: {', '.join(shown)}.")
+    columns, *rows = ([text for text, once in zip(row, common, strict=True) if not once] for row in (columns, *rows))
+    return columns, rows

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from torch_goat.cli.begin import Model, Out, Recipe, Split, begin
-from torch_goat.cli.console import console, say, table
+from torch_goat.cli.console import Aligned, console, say
 from torch_goat.cli.options import (
     BatchSize,
     DataDir,
@@ -147,7 +147,7 @@ def _texts(changes: dict[str, int]) -> list[str]:
 def _show(experiment: Experiment, result: Result, folder: Path, done: bool) -> None:
     metrics = list(next(iter(result.metrics.values())))
     rows = [[split, *(f"{values[metric]:.4f}" for metric in metrics)] for split, values in result.metrics.items()]
-    console().print(table(["split", *metrics], rows))
+    console().print(Aligned(["split", *metrics], rows))
     say(
         f"{experiment.model.name} on {experiment.dataset} ({experiment.split} {experiment.index}), seed "
         f"{experiment.seed}: best in epoch {result.best_epoch} of {result.epochs} ({REASONS[result.stopped]}), "

@@ -5,7 +5,7 @@ import typer
 
 from torch_goat import settings
 from torch_goat.cli.begin import Model, Out, Recipe, Split, begin
-from torch_goat.cli.console import console, say, table
+from torch_goat.cli.console import Aligned, console, say
 from torch_goat.cli.options import (
     DataDir,
     Device,
@@ -149,7 +149,7 @@ def _numbers(text: str) -> tuple[int, ...]:
 def _print(search: Search, outcome: "Outcome") -> None:
     best = settings.to_table(outcome.best)
     values = best["model"] | best["training"]
-    console().print(table(["setting", "value"], [[key, _text(values[key])] for key in search.space]))
+    console().print(Aligned(["setting", "value"], [[key, _text(values[key])] for key in search.space]))
     notes = [f"{outcome.finished} of {outcome.total} trials are done"]
     notes += [f"{outcome.failed} failed"] if outcome.failed else []
     notes += [f"{outcome.elsewhere} are still running on other machines"] if outcome.elsewhere else []

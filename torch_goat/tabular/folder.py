@@ -10,6 +10,7 @@ from torch_geometric.utils import contains_self_loops, is_undirected
 
 from torch_goat import settings
 from torch_goat.files import write_atomic
+from torch_goat.settings import SettingsError
 from torch_goat.tabular.errors import TableError
 from torch_goat.tabular.options import Tables, Task
 
@@ -70,7 +71,8 @@ def write_tables(data: Data, folder: Path, *, force: bool = False) -> Tables:
     names = (tables.nodes, tables.edges, GRAPH)
     there = [name for name in names if (folder / name).exists()]
     if there and not force:
-        raise TableError(f"{folder / there[0]} is there already; choose another folder or write over it with --force.")
+        path = folder / there[0]
+        raise SettingsError(f"{path} is there already; choose another folder or write over it with --force.")
     numbers = torch.arange(data.num_nodes)
     nodes = pd.DataFrame(_plain(data.x).numpy(), columns=[f"x{number}" for number in range(data.x.size(1))])
     nodes.insert(0, "id", numbers.numpy())
