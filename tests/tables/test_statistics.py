@@ -1,10 +1,10 @@
-from itertools import product
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from torch_goat.tables import paired_p_value, summarize
+from torch_goat.tables import paired_p_value, summarize, unpaired_p_value
 
 
 def test_mean_and_sample_standard_deviation_by_hand() -> None:
@@ -47,3 +47,33 @@ def test_pairs_that_say_nothing() -> None:
     assert paired_p_value([1.0, 2.0, 3.0], [1.0, 2.0, 9.0]) == 1.0
     with pytest.raises(ValueError, match="in pairs, got 1 and 2"):
         paired_p_value([1.0], [1.0, 2.0])
+
+
+def test_unpaired_p_value_by_hand() -> None:
+    # Ranks 1, 2 and 3, 4, 5: of the ten ways to choose two of five ranks, those with sums 3 and 9 are as extreme.
+    assert unpaired_p_value([1.0, 2.0], [3.0, 4.0, 5.0]) == pytest.approx(2 / 10)
+    assert unpaired_p_value([3.0, 4.0, 5.0], [1.0, 2.0]) == pytest.approx(2 / 10)
+    # All five above all five: two of the 252 ways.
+    assert unpaired_p_value([6, 7, 8, 9, 10], [1, 2, 3, 4, 5]) == pytest.approx(2 / 252)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(3, 5), (10, 10), (5, 5)])
+def test_unpaired_p_value_is_scipys_exact_one_without_ties(ours: int, theirs: int) -> None:
+    generator = np.random.default_rng(ours)
+    samples = generator.normal(0.8, 1, ours), generator.normal(0, 1, theirs)
+    assert unpaired_p_value(*samples) == pytest.approx(stats.mannwhitneyu(*samples, method="exact").pvalue)
+
+
+def test_equal_runs_share_ranks_also_if_rounding_tore_them_apart() -> None:
+    ours, theirs = [0.1 + 0.2, 0.5, 0.5], [0.3, 0.2, 0.1, 0.5]
+    assert ours[0] != theirs[0]
+    ranks = [3.5, 6.0, 6.0, 3.5, 2.0, 1.0, 6.0]
+    sums = np.array([sum(chosen) for chosen in combinations(ranks, 3)])
+    expected = np.mean(np.abs(sums - 12) >= abs(15.5 - 12))  # the mean sum is 3 / 7 of all ranks, 28
+    assert unpaired_p_value(ours, theirs) == pytest.approx(expected)
+
+
+def test_runs_that_say_nothing() -> None:
+    assert unpaired_p_value([1.0], [2.0, 3.0]) is None
+    assert unpaired_p_value([1.0, 2.0], [float("nan"), 1.0]) is None
+    assert unpaired_p_value([1.0, 1.0], [1.0, 1.0]) == 1.0

@@ -4,7 +4,8 @@ import pytest
 
 from tests.recipes.recipes import TINY, write
 from torch_goat.recipes import Recipe, plan, read_recipe
-from torch_goat.tables import Comparison, tabulate
+from torch_goat.tables import Comparison, tabulate, to_markdown
+from torch_goat.tables.layout import comparison_grid, notes
 
 SCORES = {
     ("gcn", "size"): {0: 0.01, 1: 0.03},
@@ -90,3 +91,21 @@ def test_a_part_keeps_places_and_tests_of_the_whole(recipe: Recipe) -> None:
     assert list(part.headings) == ["pooling"]
     assert part.entries["gat", "pooling"] == table.entries["gat", "pooling"]
     assert part.entries["gat", "pooling"].comparison.baseline == "gcn"
+
+
+def test_runs_of_one_split_are_tested_without_pairs(tmp_path: Path) -> None:
+    text = TINY.replace('label = "Top-2", dataset = "top2"', 'label = "Cora", dataset = "cora"')
+    recipe = read_recipe(write(tmp_path, text.replace("repetitions = 2", 'repetitions = 3\nreference = "study"')))
+    column = {0: 0.5, 1: 0.6, 2: 0.7}
+    scores = {("gcn", name): column for name in ("size", "pooling")}
+    scores |= {("gat", name): {run: value + 0.05 for run, value in column.items()} for name in ("size", "pooling")}
+    table = tabulate(recipe, plan(recipe), scores)
+    assert [heading.paired for heading in table.headings.values()] == [True, False]
+    p_values = [entry.comparison and entry.comparison.p_value for entry in table.entries.values()]
+    # Three differences of one sign: 2 of 8. Ranks 2, 4 and 6: of 20 sums of three, those at least 1.5 from 10.5.
+    assert sorted(filter(None, p_values)) == [pytest.approx(0.25), pytest.approx(0.7)]
+    grid = comparison_grid(table)
+    assert grid is not None
+    assert grid.title.endswith("same graphs or splits; of Cora, of the rank-sum test on runs that differ by their seed")
+    assert "below it the study's number" in notes(table)[0]
+    assert "study 57.35 ± 4.13" in to_markdown(table)

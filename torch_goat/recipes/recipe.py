@@ -172,6 +172,7 @@ class Recipe:
         search: How better settings are searched. A recipe with trials is one that a search has filled in: a cell that
             has not had as many is not run.
         on_demand: Cells that are run when they are asked for.
+        reference: Whose the published numbers are, as the table calls it.
     """
 
     title: str
@@ -182,6 +183,7 @@ class Recipe:
     training: Table = field(default_factory=dict)
     search: Search = field(default_factory=Search)
     on_demand: OnDemand = field(default_factory=OnDemand)
+    reference: str = "paper"
 
     def __post_init__(self) -> None:
         if self.repetitions < 1:

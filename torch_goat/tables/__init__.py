@@ -3,7 +3,7 @@
 from torch_goat.tables.collect import Collected, collect
 from torch_goat.tables.ledger import Ledger
 from torch_goat.tables.render import FORMATS, to_csv, to_latex, to_markdown
-from torch_goat.tables.statistics import Summary, paired_p_value, summarize
+from torch_goat.tables.statistics import Summary, paired_p_value, summarize, unpaired_p_value
 from torch_goat.tables.table import Comparison, Entry, Heading, ResultTable, tabulate
 
 __all__ = [
@@ -22,4 +22,5 @@ __all__ = [
     "to_csv",
     "to_latex",
     "to_markdown",
+    "unpaired_p_value",
 ]

@@ -6,14 +6,9 @@ from torch_goat.tables.table import Entry, Heading, ResultTable
 
 EMPTY = "–"
 MINUS = "−"
-LEGEND = (
-    "Mean ± sample standard deviation over the runs of a cell; below it the paper's number and our difference from it. "
-    f"Best bold and second best underlined, among the complete cells of a column; {EMPTY}: not run."
-)
-COMPARISONS = (
-    "Difference from the best baseline of the column, and p-value of the two-sided Wilcoxon signed-rank test on the "
-    "same graphs or splits"
-)
+BEST = f"Best bold and second best underlined, among the complete cells of a column; {EMPTY}: not run."
+PAIRED = "signed-rank test on the same graphs or splits"
+UNPAIRED = "rank-sum test on runs that differ by their seed"
 
 
 Style = Literal["plain", "bold", "underlined", "small"]
@@ -43,7 +38,10 @@ class Grid(NamedTuple):
 def main_grid(table: ResultTable) -> Grid:
     """Our numbers and the paper's."""
     body = [
-        [[[Text(label)]], *(_numbers(table.entries[row, name], head) for name, head in table.headings.items())]
+        [
+            [[Text(label)]],
+            *(_numbers(table.entries[row, name], head, table.reference) for name, head in table.headings.items()),
+        ]
         for row, label in table.labels.items()
     ]
     baseline = [row in table.baselines for row in table.labels]
@@ -55,13 +53,15 @@ def comparison_grid(table: ResultTable) -> Grid | None:
     """Our rows beside the best baselines, if there is any such comparison."""
     rows = [row for row in table.labels if any(table.entries[row, name].comparison for name in table.headings)]
     body = [[[[Text(table.labels[row])]], *(_tested(table, row, name) for name in table.headings)] for row in rows]
-    return Grid(COMPARISONS, _head(table), body, set()) if rows else None
+    return Grid(_comparisons(table), _head(table), body, set()) if rows else None
 
 
 def notes(table: ResultTable) -> list[str]:
     """What a reader should know of a table."""
     lacking = [f"{head.label} ({head.dataset})" for name, head in table.headings.items() if name in table.lacking]
-    found = [LEGEND]
+    published = any(entry.published for entry in table.entries.values())
+    beside = f"; below it the {table.reference}'s number and our difference from it" if published else ""
+    found = [f"Mean ± sample standard deviation over the runs of a cell{beside}. {BEST}"]
     if table.search.trials:
         found.append(_searched(table))
     if table.devices:
@@ -69,6 +69,17 @@ def notes(table: ResultTable) -> list[str]:
     if lacking:
         found.append(f"Not run for want of data: {', '.join(lacking)}.")
     return found + _waiting(table)
+
+
+def _comparisons(table: ResultTable) -> str:
+    """What our rows are tested by."""
+    text = "Difference from the best baseline of the column, and p-value of the two-sided Wilcoxon"
+    seeds = [head.label for head in table.headings.values() if not head.paired]
+    if not seeds:
+        return f"{text} {PAIRED}"
+    if len(seeds) == len(table.headings):
+        return f"{text} {UNPAIRED}"
+    return f"{text} {PAIRED}; of {', '.join(seeds)}, of the {UNPAIRED}"
 
 
 def _waiting(table: ResultTable) -> list[str]:
@@ -109,7 +120,7 @@ def _head(table: ResultTable) -> list[Lines]:
     ]
 
 
-def _numbers(entry: Entry, heading: Heading) -> Lines:
+def _numbers(entry: Entry, heading: Heading, reference: str) -> Lines:
     if entry.summary is None:
         first = [Text(EMPTY)]
     else:
@@ -122,7 +133,7 @@ def _numbers(entry: Entry, heading: Heading) -> Lines:
     lines = [first]
     if entry.published is not None:
         difference = "" if entry.difference is None else f" ({signed(entry.difference, heading.decimals)})"
-        lines.append([Text(f"paper {entry.published.text}{difference}", "small")])
+        lines.append([Text(f"{reference} {entry.published.text}{difference}", "small")])
     return lines
 
 

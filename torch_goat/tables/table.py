@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from torch_goat.datasets import DATASETS
 from torch_goat.recipes import Published, Recipe, Run, Search
 from torch_goat.recipes.plan import CellName
-from torch_goat.tables.statistics import Summary, paired_p_value, summarize
+from torch_goat.tables.statistics import Summary, paired_p_value, summarize, unpaired_p_value
 
 DECIMALS = {"accuracy (%)": 2, "MSE": 5}  # where the paper has no number
 
@@ -23,6 +23,7 @@ class Heading:
         split: The split protocol.
         metric: What its numbers are; accuracies are percentages.
         decimals: How many decimals they are shown with: as many as the paper has.
+        paired: Whether runs of the same repetition are of the same graph or split; else they differ by their seed.
         finals: On how many graphs, splits or seeds the best trials of a search were repeated.
         finalists: How many trials these are.
     """
@@ -32,6 +33,7 @@ class Heading:
     split: str
     metric: str
     decimals: int
+    paired: bool = True
     finals: int = 0
     finalists: int = 0
 
@@ -48,12 +50,12 @@ class Heading:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A cell beside the best baseline of its column, on the same graphs or splits.
+    """A cell beside the best baseline of its column.
 
     Args:
         baseline: The row of the baseline.
         difference: Our mean less the baseline's.
-        p_value: Of the paired test, where there are enough runs for one.
+        p_value: Of the test, paired or not as the column is, where there are enough runs for one.
     """
 
     baseline: str
@@ -114,6 +116,7 @@ class ResultTable:
         waiting: The cells that are not complete because they are run on demand.
         search: How the settings of the cells were found.
         devices: How many runs were done on which device.
+        reference: Whose the published numbers are.
     """
 
     title: str
@@ -125,6 +128,7 @@ class ResultTable:
     waiting: Set[CellName] = frozenset()
     search: Search = field(default_factory=Search)
     devices: Mapping[str, int] = field(default_factory=dict)
+    reference: str = "paper"
 
     def part(self, rows: Iterable[str], columns: Iterable[str]) -> "ResultTable":
         """Some rows and columns, with the places and tests that they have in the whole table."""
@@ -177,6 +181,7 @@ def tabulate(
         waiting=waiting,
         search=recipe.search,
         devices=devices or {},
+        reference=recipe.reference,
     )
 
 
@@ -186,7 +191,9 @@ def _heading(recipe: Recipe, column: str) -> Heading:
     published = [number for row in recipe.rows if (number := recipe.published(row, column))]
     decimals = max((number.decimals for number in published), default=DECIMALS[metric])
     split = options.split or DATASETS[options.dataset].default_split
-    return Heading(options.label, options.dataset, split, metric, decimals, options.finals, recipe.finalists(column))
+    paired = DATASETS[options.dataset].splits[split] > 1
+    finals, finalists = options.finals, recipe.finalists(column)
+    return Heading(options.label, options.dataset, split, metric, decimals, paired, finals, finalists)
 
 
 def _ranked(cells: Mapping[str, Entry], heading: Heading) -> dict[str, Entry]:
@@ -210,6 +217,7 @@ def _compared(cells: Mapping[str, Entry], heading: Heading, ours: set[str]) -> d
     compared = dict(cells)
     for row in complete.keys() & ours:
         mine = complete[row]
-        p_value = paired_p_value([mine.values[r] for r in theirs.values], list(theirs.values.values()))
+        test = paired_p_value if heading.paired else unpaired_p_value
+        p_value = test([mine.values[r] for r in theirs.values], list(theirs.values.values()))
         compared[row] = replace(mine, comparison=Comparison(best, mine.mean - theirs.mean, p_value))
     return compared
