@@ -159,7 +159,8 @@ def _by_cell(tried: Iterable[Trial]) -> dict[CellName, dict[int, list[Trial]]]:
 def _value(runs: Iterable[Trial], results: Mapping[PurePosixPath, Result]) -> float:
     """How well some settings did on the validation nodes: the mean over their repetitions, more is better."""
     metrics = [results[run.folder].metrics["val"] for run in runs]
-    return fmean(one["accuracy"] if "accuracy" in one else -one["mse"] for one in metrics)
+    mean = fmean(one["accuracy"] if "accuracy" in one else -one["mse"] for one in metrics)
+    return round(mean, 12)  # as many nodes in another order of the sum are equal
 
 
 def _cell(found: Experiment, row: Row, paper: str, count: int) -> Cell:
