@@ -176,6 +176,8 @@ def test_every_pickle_has_a_digest() -> None:
         ("geom_gcn", 0, "texas has no split 'geom_gcn'; did you mean 'geom-gcn'?"),
         ("", 10, "texas has indices 0 to 9 under the split 'geom-gcn', got 10."),
         ("", -1, "texas has indices 0 to 9 under the split 'geom-gcn', got -1."),
+        ("", "0", "index = '0' is no number of a graph or split; give a whole number from 0."),
+        ("", True, "index = True is no number of a graph or split; give a whole number from 0."),
     ],
 )
 def test_splits_that_are_not_there(split: str, index: int, message: str) -> None:

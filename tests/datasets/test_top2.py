@@ -57,3 +57,10 @@ def test_is_the_task_of_the_paper() -> None:
     assert abs(float(data.x.mean()) - 4 / 3) < 5 * 0.079
     assert torch.equal(top2(3).x, data.x)
     assert not torch.equal(top2(4).x, data.x)
+
+
+@pytest.mark.parametrize("change", [{"num_nodes": 0}, {"edge_probability": 1.5}, {"edge_probability": math.nan}])
+def test_graphs_that_cannot_be_are_refused(change: dict[str, float]) -> None:
+    (name,) = change
+    with pytest.raises(ValueError, match=f"{name} = .* is impossible"):
+        top2(**change)  # type: ignore[arg-type]

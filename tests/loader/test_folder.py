@@ -171,6 +171,12 @@ def test_a_full_disk_leaves_what_was_there_and_nothing_else(tmp_path: Path, monk
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def safetensors(**entry: object) -> bytes:
+    """Sixteen bytes of zeros under a header."""
+    header = json.dumps({"x": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]} | entry}).encode()
+    return len(header).to_bytes(8, "little") + header + bytes(16)
+
+
 def damage(folder: Path, name: str, value: object) -> None:
     if isinstance(value, bytes):
         (folder / name).write_bytes(value)
@@ -194,12 +200,27 @@ def damage(folder: Path, name: str, value: object) -> None:
         ("xs.npy", np.zeros(3), "did you mean 'x'"),
         ("graph.safetensors", b"\0" * 4, "no safetensors file"),
         ("graph.safetensors", (2).to_bytes(8, "little") + json.dumps([]).encode(), "no safetensors file"),
+        ("graph.safetensors", safetensors(data_offsets=[0, 8]), "no safetensors file"),
+        ("graph.safetensors", safetensors(data_offsets=[-4, 12]), "no safetensors file"),
+        ("graph.safetensors", safetensors(shape=[-2, -2]), "no safetensors file"),
+        ("graph.safetensors", safetensors(shape=[2.0, 2]), "no safetensors file"),
+        ("graph.safetensors", safetensors(shape="22"), "no safetensors file"),
     ],
 )
 def test_damaged_folders(tmp_path: Path, name: str, value: object, message: str) -> None:
     write_graph(graph(), tmp_path)
     damage(tmp_path, name, value)
     with pytest.raises(SettingsError, match=message):
+        open_graph(tmp_path)
+
+
+@pytest.mark.parametrize(("old", "new"), [(b"(20, 3)", b"(-20,3)"), (b"{'descr': '<f4'", b"{{{{{{{{{{{{{{{")])
+def test_damaged_heads_of_arrays(tmp_path: Path, old: bytes, new: bytes) -> None:
+    write_graph(graph(), tmp_path)
+    whole = (tmp_path / "x.npy").read_bytes()
+    assert old in whole
+    damage(tmp_path, "x.npy", whole.replace(old, new))
+    with pytest.raises(SettingsError, match="no array of numbers"):
         open_graph(tmp_path)
 
 

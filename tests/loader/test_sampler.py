@@ -1,6 +1,7 @@
 from collections import Counter
 from itertools import combinations
 
+import numpy as np
 import pytest
 import torch
 import torch_geometric.typing
@@ -12,8 +13,10 @@ from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader, NeighborLoader, NodeLoader
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput, SamplerOutput
 from torch_geometric.testing import MyFeatureStore, MyGraphStore
+from torch_geometric.transforms import ToSparseTensor
 
 from torch_goat.loader import CSC, NeighborSampler, neighbor_loader
+from torch_goat.loader.sampler import check_fanout
 from torch_goat.nn import GOATConv
 
 BOTH = pytest.mark.parametrize("compiled", [False, True])
@@ -281,3 +284,15 @@ def test_bad_input() -> None:
         sampler.sample_from_nodes(NodeSamplerInput(None, torch.zeros(1).long(), times))
     with pytest.raises(ValueError, match="leave them out"):
         sampler.sample_from_edges(EdgeSamplerInput(None, torch.zeros(1).long(), torch.zeros(1).long(), time=times))
+    with pytest.raises(TypeError, match="leave ToSparseTensor out"):
+        neighbor_loader(ToSparseTensor(layout=torch.sparse_coo)(star(3)), [2])
+    with pytest.raises(ValueError, match="a mask of 2 nodes, but the graph has 4"):
+        neighbor_loader(star(3), [2], input_nodes=torch.ones(2, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8])
+def test_edges_of_every_type_of_whole_numbers(dtype: torch.dtype) -> None:
+    edge_index = torch.tensor([[0, 1, 2], [2, 1, 0]])
+    csc = CSC.of(Data(edge_index=edge_index.to(dtype), num_nodes=3))
+    assert csc.edge_index().tolist() == [[2, 1, 0], [0, 1, 2]]
+    assert check_fanout(np.array([2, -1])) == (2, -1)

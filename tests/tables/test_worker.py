@@ -75,3 +75,13 @@ def test_wrong_usage_is_exit_code_2(
     assert caught.value.code == 2
     assert text in capsys.readouterr().err
     assert not Path("results").exists()
+
+
+def test_lines_of_other_settings_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, out = write(tmp_path), tmp_path / "results"
+    arguments = [str(recipe), *CELL, "--out", str(out), "--device", "cpu"]
+    assert worker.main(arguments) == 0
+    capsys.readouterr()
+    recipe.write_text(TINY.replace("hidden_channels = 6", "hidden_channels = 5"))
+    assert worker.main(arguments) == 1
+    assert "tiny.jsonl has another experiment for size/gcn/0 (model.hidden_channels" in capsys.readouterr().err

@@ -251,11 +251,14 @@ def test_features_of_any_real_type(name: str, batches: dict[str, int], kind: tor
     assert found[0] == found[1]
 
 
-def test_features_that_are_not_numbers_are_named() -> None:
+@pytest.mark.parametrize("batches", [{}, {"batch_size": 5, "fanout": (2, 2)}])
+@pytest.mark.parametrize("name", ["gcn", "goat"])
+def test_features_that_are_not_numbers_are_named(name: str, batches: dict[str, Any]) -> None:
     data = tiny()
     data.x[7, 2] = torch.nan
+    options = TrainingOptions(epochs=2, **batches)
     with pytest.raises(ValueError, match=r"data\.x has a non-finite value in row 7"):
-        fit(build(ModelOptions(name="gcn", hidden_channels=4), 5, 3), data, TrainingOptions(epochs=2), device="cpu")
+        fit(build(ModelOptions(name=name, hidden_channels=4), 5, 3), data, options, device="cpu")
 
 
 @pytest.mark.parametrize("grouped", [True, False])

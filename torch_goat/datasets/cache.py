@@ -60,7 +60,7 @@ def cached(name: str, key: str, prepare: Callable[[], Graph]) -> Graph:
 def _read(file: Path) -> Graph | None:
     try:
         return _unpack(load_file(file))
-    except (FileNotFoundError, SafetensorError):  # a damaged file is made anew
+    except (FileNotFoundError, SafetensorError, KeyError, RuntimeError):  # a damaged file is made anew
         return None
 
 

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, SupportsIndex
 
 import torch
 from torch import Tensor
@@ -89,6 +89,8 @@ class Dataset(ABC):
         if split not in self.protocols:
             raise SettingsError(f"{self.name} has no split {split!r}{nearest(split, self.protocols)}")
         count = self.protocols[split].count
+        if isinstance(index, bool) or not isinstance(index, SupportsIndex):
+            raise SettingsError(f"index = {index!r} is no number of a graph or split; give a whole number from 0.")
         if not 0 <= index < count:
             known = f"indices 0 to {count - 1}" if count > 1 else "index 0"
             raise SettingsError(f"{self.name} has {known} under the split {split!r}, got {index}.")

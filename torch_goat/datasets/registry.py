@@ -48,7 +48,7 @@ def load(
         class, with ``num_classes`` beside it, or a real number.
     """
     if name not in DATASETS:
-        raise SettingsError(f"there is no dataset {name!r}{nearest(name, DATASETS)}")
+        raise SettingsError(f"there is no dataset {name!r}{nearest(str(name), DATASETS)}")
     return DATASETS[name].load(split, index, data_dir, normalized=normalized)
 
 

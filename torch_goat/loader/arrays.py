@@ -1,8 +1,11 @@
 """Arrays in files, mapped into memory: a page is read when somebody looks at it, and nothing in a file is executed."""
 
 import json
+import math
 import mmap
+import operator
 import sys
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -48,7 +51,9 @@ def _npy(path: Path) -> Tensor:
             ]
             shape, by_column, dtype = read(file)
             kind = torch.from_numpy(np.empty(0, dtype)).dtype
-        except (ValueError, KeyError, TypeError, EOFError):
+            if min(shape, default=0) < 0:
+                raise ValueError
+        except (ValueError, KeyError, TypeError, EOFError, SyntaxError, tokenize.TokenError):
             raise SettingsError(f"{path} is no array of numbers that NumPy wrote; write it with numpy.save.") from None
         if by_column and len(shape) > 1:
             raise SettingsError(f"{path} is stored column by column; write numpy.ascontiguousarray of it.")
@@ -63,14 +68,19 @@ def _safetensors(path: Path) -> Iterator[tuple[str, Tensor]]:
                 raise ValueError
             header = json.loads(file.read(size))
             entries = [(name, entry) for name, entry in header.items() if name != "__metadata__"]
-            found = [
-                (name, _DTYPES[entry["dtype"]], tuple(entry["shape"]), 8 + size + entry["data_offsets"][0])
-                for name, entry in entries
-            ]
+            found = [(name, _DTYPES[entry["dtype"]], *_place(entry)) for name, entry in entries]
         except (ValueError, KeyError, TypeError, AttributeError, IndexError):
             raise SettingsError(f"{path} is no safetensors file of numbers; write it with safetensors.") from None
     for name, kind, shape, start in found:
-        yield name, _tensor(path, kind, shape, start)
+        yield name, _tensor(path, kind, shape, 8 + size + start)
+
+
+def _place(entry: dict[str, Any]) -> tuple[tuple[int, ...], int]:
+    """The shape of an array and where its bytes begin, if they are as many as it takes."""
+    shape, (start, end) = tuple(map(operator.index, entry["shape"])), map(operator.index, entry["data_offsets"])
+    if min(*shape, start) < 0 or end - start != math.prod(shape) * _DTYPES[entry["dtype"]].itemsize:
+        raise ValueError
+    return shape, start
 
 
 def _tensor(path: Path, kind: torch.dtype, shape: tuple[int, ...], start: int) -> Tensor:

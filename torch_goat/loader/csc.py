@@ -33,6 +33,10 @@ class CSC(NamedTuple):
         if isinstance(data, Data) and data.get("edge_index") is not None:
             return _of_edges(data.edge_index, data.num_nodes)
         store = data[1] if _is_pair(data) else data
+        if isinstance(store, Data) and store.get("adj_t") is not None:
+            raise TypeError(
+                "sampling reads edge_index, but the graph has its edges as adj_t; leave ToSparseTensor out."
+            )
         attributes = store.get_all_edge_attrs() if isinstance(store, GraphStore) else []
         if len({attribute.edge_type for attribute in attributes}) != 1 or attributes[0].edge_type is not None:
             raise TypeError(
@@ -121,5 +125,7 @@ def _of_edges(edge_index: Tensor, num_nodes: int) -> CSC:
 
 
 def _ascending(values: Tensor) -> bool:
-    starts = range(0, values.numel() - 1, _CHUNK)
-    return all(bool((values[start : start + _CHUNK + 1].diff() >= 0).all()) for start in starts)
+    parts = (values[start : start + _CHUNK + 1] for start in range(0, values.numel() - 1, _CHUNK))
+    return all(
+        bool((part[1:] >= part[:-1]).all()) for part in parts
+    )  # a difference of unsigned numbers is never below 0

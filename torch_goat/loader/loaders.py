@@ -39,6 +39,10 @@ def neighbor_loader(
         neighbors = list(check_fanout(fanout))
         return NeighborLoader(data, neighbors, input_nodes=input_nodes, subgraph_type=subgraph_type, **options)
     sampler = NeighborSampler(data, fanout, subgraph_type=subgraph_type, seed=seed)
+    if isinstance(input_nodes, Tensor) and input_nodes.dtype == torch.bool and len(input_nodes) != sampler.num_nodes:
+        raise ValueError(
+            f"input_nodes is a mask of {len(input_nodes)} nodes, but the graph has {sampler.num_nodes}; mask them all."
+        )
     every = torch.arange(sampler.num_nodes) if input_nodes is None else input_nodes
     return NodeLoader(data, sampler, input_nodes=every, **options)
 

@@ -1,6 +1,6 @@
 import importlib.util
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, get_args
+from typing import Any, Literal, SupportsIndex, get_args
 
 import numpy as np
 import torch
@@ -120,9 +120,9 @@ def check_fanout(fanout: Sequence[int]) -> tuple[int, ...]:
     if not values:
         raise ValueError("fanout is empty; name the most neighbours of every layer, or -1 for all of them.")
     for most in values:
-        if isinstance(most, bool) or not isinstance(most, int) or (most < 1 and most != -1):
+        if isinstance(most, bool) or not isinstance(most, SupportsIndex) or (most < 1 and most != -1):
             raise ValueError(f"fanout has {most!r}; it must be a number of neighbours from 1, or -1 for all of them.")
-    return values
+    return tuple(map(int, values))
 
 
 def _sampler(compiled: bool | None) -> Callable[..., vectorised.Sampled]:

@@ -15,11 +15,13 @@ def reference(kind: str, z: Tensor, source: Tensor, weight: Tensor | None, ptr: 
         weight = z.new_ones(source.shape)
     bounds = ptr.tolist()
 
+    # A zero that depends on everything: runs that are all empty have gradients, of zeros, as those of the kernels have.
+    zero = torch.stack([value[:0].sum() for value in (z, *weights)]).sum()
     rows = []
     for start, end in itertools.pairwise(bounds):
         for head in range(heads):
             if start == end:
-                rows.append(z.new_zeros(directions * hidden))
+                rows.append(zero.expand(directions * hidden))
                 continue
             neighbors = z[source[head, start:end], head]  # [n, C]
             sequence = weight[head, start:end].to(z.dtype).unsqueeze(-1) * neighbors

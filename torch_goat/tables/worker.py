@@ -12,6 +12,7 @@ from pathlib import Path
 
 from torch_goat.datasets.raw import data_folder
 from torch_goat.recipes import find_recipe
+from torch_goat.tables.collect import collect
 from torch_goat.tables.folder import TableFolder, asked_cells, begun_recipe, beside
 from torch_goat.training import PlannedRun, RunError
 from torch_goat.training.interrupt import stopping_after
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(f"worker: {str(error) or 'stopped.'}", file=sys.stderr)
         return 130
+    problems = collect((run for run in table.runs if (run.row, run.column) in cells), table.ledger).problems
+    failures += problems.values()
     for sentence in [*lacking.values(), *failures]:
         print(f"worker: {sentence}", file=sys.stderr)
     print(f"The results are in {beside(table.folder, '.jsonl')}; {len(table.missing(cells))} runs are missing.")

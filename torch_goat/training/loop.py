@@ -192,7 +192,11 @@ class Loop:
 
     def _step(self, step: Step) -> Tensor:
         self.optimizer.zero_grad()
-        loss = step.loss(self.model)
+        try:
+            loss = step.loss(self.model)
+        except ValueError:
+            self._check_inputs()  # which knows the node; a layer counts the rows of a batch
+            raise
         self.fabric.backward(loss)
         if self.options.clip_norm:
             self.fabric.clip_gradients(
