@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import torch
 
 from tests.small_runs import run, small, small_graphs
 from torch_goat.cli.app import run as goat
+from torch_goat.cli.explain import _blocks
 from torch_goat.explain import explain
 from torch_goat.training import open_run
 
@@ -89,3 +92,27 @@ def test_what_cannot_be_done_is_a_sentence(
     assert text in error
     assert len(error.splitlines()) == 1
     assert not Path("new.json").exists()
+
+
+def test_a_narrow_terminal_shows_the_heads_below_each_other() -> None:
+    columns = ["place", *(f"layer 1, head {head}" for head in range(8))]
+    rows = [[str(place), *(f"H{place:03d} (0.{head}25)" for head in range(8))] for place in range(1, 4)]
+    blocks = list(_blocks(columns, rows, 80))
+    assert len(blocks) > 1
+    assert all(block.width() <= 80 for block in blocks)
+    assert [name for block in blocks for name in block.names[1:]] == columns[1:]
+    for number, row in enumerate(rows):
+        assert [cell for block in blocks for cell in block.rows[number][1:]] == row[1:]
+        assert {block.rows[number][0] for block in blocks} == {row[0]}
+    assert len(list(_blocks(columns, rows, 200))) == 1
+    assert len(list(_blocks(columns, rows, 5))) == 8  # one at least
+
+
+def test_files_are_written_before_anything_is_printed(runs: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch_goat", "explain", str(runs / "apart"), "--node", "7", "--json"]
+    with small_graphs():
+        process = subprocess.Popen([*command, str(tmp_path / "all.json")], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.close()  # as head does when it has enough
+        process.wait(timeout=300)
+    assert (tmp_path / "all.json").exists()

@@ -1,6 +1,9 @@
 import csv
 import json
+import os
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +29,7 @@ def tables(goat: Goat, tmp_path: Path) -> list[str]:
 def test_what_was_read_is_shown_and_one_model_is_trained(goat: Goat, tables: list[str]) -> None:
     ended = goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
     assert ended.code == 0, ended.err
+    assert ", ..." not in ended.out
     rows = {line.split()[0]: line.split()[1:] for line in ended.out.splitlines() if " nodes " in f"{line} "}
     assert rows["age"][:3] == ["nodes", "number", "standardised"]
     for column in json.loads(Path("run/schema.json").read_text())["nodes"]:
@@ -96,7 +100,7 @@ def test_predict_writes_a_file_and_replaces_none_unasked(goat: Goat, tables: lis
 def test_an_exported_dataset_trains_and_predicts(goat: Goat) -> None:
     ended = goat("datasets", "export", "betweenness-100", "graph")
     assert "goat train graph" in ended.out
-    assert goat("datasets", "export", "betweenness-100", "graph").code == 1
+    assert goat("datasets", "export", "betweenness-100", "graph").code == 2
     assert goat("datasets", "export", "betweenness-100", "graph", "--force").code == 0
     ended = goat("train", "graph", "--model", "gcn", *FAST, "--out", "run")
     assert ended.code == 0, ended.err
@@ -192,6 +196,8 @@ def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_
     ended = goat("train", *tables, "--model", "gcn", *FAST, "--out", "weighted")
     assert "the classes are unbalanced" in ended.out
     assert settings.read(Experiment, Path("weighted/config.toml")).training.class_weights
+    result = json.loads(Path("weighted/result.json").read_text())["metrics"]["val"]
+    assert f" macro_f1 {result['macro_f1']:.4f} " in " ".join(goat("runs", "weighted").out.split())
 
 
 @pytest.mark.parametrize(
@@ -295,3 +301,35 @@ def test_a_damaged_run_is_one_sentence_that_names_the_file(goat: Goat, tables: l
     assert not Path("out.csv").exists()
     shutil.rmtree("run")
     assert "run is no run folder" in goat("predict", "run", "nodes.csv", "edges.csv").err
+
+
+def test_small_and_many_targets_are_shown(goat: Goat, tmp_path: Path) -> None:
+    lines = [f"n{number},{number},{(number % 7) * 1e-7}" for number in range(30)]
+    ring = "".join(f"n{number},n{(number + 1) % 30}\n" for number in range(30))
+    write(tmp_path, "\n".join(["id,x,label", *lines]), f"source,target\n{ring}")
+    ended = goat("train", *TABLES, "--model", "goat", *FAST, "--out", "run")
+    assert ended.code == 0, ended.err
+    for shown in (ended.out, goat("runs", ".").out, goat("explain", "run", "--node", "n3").out):
+        assert "0.0000" not in shown
+        assert "e-" in shown
+    lines = [f"n{number},{number},c{number % 25}" for number in range(100)]
+    write(tmp_path, "\n".join(["id,x,label", *lines]), f"source,target\n{ring}")
+    assert ", ...)." in goat("train", *TABLES, "--model", "gcn", *FAST, "--out", "many").out
+
+
+def test_letters_that_the_output_cannot_hold(tables: list[str], goat: Goat, tmp_path: Path) -> None:
+    write(tmp_path, NODES.replace("a,30", "ж,30"), EDGES.replace("a,b", "ж,b").replace("j,a", "j,ж"))
+    assert goat("train", *tables, "--model", "gcn", *FAST, "--out", "run").code == 0
+    command = [sys.executable, "-m", "torch_goat"]
+
+    def ascii_only(*arguments: str) -> subprocess.CompletedProcess[bytes]:
+        environment = os.environ | {"PYTHONIOENCODING": "ascii", "COLUMNS": "80"}
+        return subprocess.run([*command, *arguments], env=environment, capture_output=True, timeout=300)
+
+    refused = ascii_only("predict", "run", "nodes.csv", "edges.csv")
+    assert (refused.returncode, refused.stdout) == (2, b"")
+    assert b"cannot hold" in refused.stderr
+    assert b"write the predictions to a file with --out FILE" in refused.stderr
+    shown = ascii_only("explain", "run", "--node", "b")
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert b"?" in shown.stdout

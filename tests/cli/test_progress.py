@@ -50,9 +50,9 @@ def test_lines_say_how_each_run_ended(capsys: pytest.CaptureFixture[str], clock:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "2/4 b: mse 0.2500, 3 epochs, 90 s, about 2 min left",  # one run in 50 s, two are left
+        "2/4 b: mse 0.25, 3 epochs, 90 s, about 2 min left",  # one run in 50 s, two are left
         "3/4 c [x]: failed: no [room], about 35 s left",  # two in 70 s
-        "4/4 d: mse 0.2500, 3 epochs, 90 s",
+        "4/4 d: mse 0.25, 3 epochs, 90 s",
     ]
 
 
@@ -74,8 +74,8 @@ def test_a_line_on_a_long_run_comes_now_and_then(clock: list[float]) -> None:
         clock[0] += 10
         lines.epoch(0, "a", epoch(number))
     assert text.getvalue().splitlines() == [
-        "a: epoch 3 of 10, loss 0.1250, validation mse 0.7500",
-        "a: epoch 6 of 10, loss 0.1250, validation mse 0.7500",
+        "a: epoch 3 of 10, loss 0.1250, validation mse 0.75",
+        "a: epoch 6 of 10, loss 0.1250, validation mse 0.75",
     ]
 
 
@@ -92,7 +92,7 @@ def test_bars_show_every_process_and_all_runs(monkeypatch: pytest.MonkeyPatch) -
         for event in story()[4:]:
             shown(event)
     assert re.search(r"all 4 runs .* 1/4 .* about \d", seen)
-    assert re.search(r"\bb .* 5/10 .* loss 0.1250, validation mse 0.7500", seen)
+    assert re.search(r"\bb .* 5/10 .* loss 0.1250, validation mse 0.75", seen)
     assert re.search(r"c \[x\] .* starting", seen)
     assert "c [x]: failed: no [room]" in plain(text.getvalue())
 
@@ -103,14 +103,14 @@ def test_a_run_has_a_bar_on_a_terminal_and_a_line_elsewhere(
     with RunProgress("a [b]") as show:
         show(epoch(9))
         show(epoch(10))
-    assert capsys.readouterr().err == "a [b]: epoch 10 of 10, loss 0.1250, validation mse 0.7500\n"
+    assert capsys.readouterr().err == "a [b]: epoch 10 of 10, loss 0.1250, validation mse 0.75\n"
     text = io.StringIO()
     monkeypatch.setattr(
         progress, "console", lambda stderr: Console(file=text, force_terminal=True, width=120, legacy_windows=False)
     )
     with RunProgress("a [b]") as show:
         show(epoch(10))
-    assert re.search(r"a \[b\] .* 10/10 .* loss 0.1250, validation mse 0.7500", plain(text.getvalue()))
+    assert re.search(r"a \[b\] .* 10/10 .* loss 0.1250, validation mse 0.75", plain(text.getvalue()))
 
 
 def test_colours_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:

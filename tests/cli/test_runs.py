@@ -53,7 +53,7 @@ def test_every_state_is_shown(goat: Goat, done: dict[str, Result]) -> None:
     rows = listed(goat("runs"))
     assert list(rows) == ["a", "cut", "damaged", "deep/er/b", "failed", "stopped"]
     for name, result in done.items():
-        values = [f"{result.metrics[split]['mse']:.4f}" for split in ("val", "test")]
+        values = [f"{result.metrics[split]['mse']:.4g}" for split in ("val", "test")]
         settled = ["gcn", "0", "0"] if name == "a" else ["mlp", "7", "3"]
         assert rows[name] == ["betweenness-100", *settled, "4", "mse", *values, f"{result.seconds:.1f}", "done"]
     assert rows["stopped"][-4:] == ["stopped", "at", "epoch", "2"]
@@ -142,4 +142,4 @@ def test_a_narrow_terminal_reads_once_what_all_have_in_common(
     assert said == "In common: dataset betweenness-100, metric mse, state done."
     assert names.split() == ["run", "model", "seed", "index", "epochs", "val", "test", "seconds"]
     found = {line.split()[0]: line.split()[6] for line in lines if len(line.split()) == 8}
-    assert found == {name: f"{result.metrics['test']['mse']:.4f}" for name, result in done.items()}
+    assert found == {name: f"{result.metrics['test']['mse']:.4g}" for name, result in done.items()}

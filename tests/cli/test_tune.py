@@ -184,4 +184,16 @@ def test_the_progress_of_a_search_counts_what_a_longer_one_had_done(capsys: pyte
         show(TrialEvent("opened", -1, done=3, best=0.5))
         show(TrialEvent("started", 1))
         show(TrialEvent("finished", 1, value=0.25, done=4, best=0.25))
-    assert capsys.readouterr().err == "4/4 trial 1: mse 0.2500, best mse 0.2500\n"
+    assert capsys.readouterr().err == "4/4 trial 1: mse 0.25, best mse 0.25\n"
+
+
+def test_trials_that_end_at_once_are_counted_once_and_others_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with board(4, "trials") as shown:
+        show = _Show(shown, "mse")
+        for job in (0, 1):
+            show(TrialEvent("started", job, job))
+        for job in (0, 1):  # each saw the other's end in the study, and the second one of another machine
+            show(TrialEvent("finished", job, job, value=0.25, done=2 + job, best=0.25))
+        show(TrialEvent("started", 3))
+        show(TrialEvent("finished", 3, value=0.5, done=4, best=0.25))
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == ["1/4", "2/4", "4/4"]

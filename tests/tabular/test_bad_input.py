@@ -36,6 +36,14 @@ BAD = {
         {"nodes": NODES + ",1,Ulm,1,no\n"},
         "nodes.csv, line 12, column 'id': the node has no na",
     ),
+    "dates where numbers are asked for": (
+        {"nodes": NODES.replace("yes", "2024-01-02").replace("no\n", "2024-02-03\n"), "task": "regression"},
+        "nodes.csv, line 2, column 'label': '2024-01-02' is not a number, and most of the column are none",
+    ),
+    "classes of one or two nodes": (
+        {"nodes": "id,x,label\n" + "".join(f"{name},1,{number // 2}th\n" for number, name in enumerate("abcdefghij"))},
+        "nodes.csv, line 1, column 'label': 10 nodes are of 5 classes, so few of each that none is left for the",
+    ),
     "an empty file": ({"nodes": ""}, "nodes.csv, line 1: the file is empty"),
     "an empty file of edges": ({"edges": " \n"}, "edges.csv, line 1: the file is empty"),
     "a header alone": ({"nodes": "id,label\n"}, "nodes.csv, line 1: there are columns but no row"),

@@ -232,3 +232,21 @@ def test_columns_of_edges_that_are_not_used_are_told_with_the_command_that_does(
     edges = "\n".join(f"{line},{'weight' if 'source' in line else 1}" for line in EDGES.splitlines())
     (note,) = load_tables(write(tmp_path, edges=edges)).notes  # goat pid shows it too, which has no such option
     assert note == "the columns weight of the edges are not used; goat train --edge-features reads them."
+
+
+def test_edges_that_were_several_are_told(tmp_path: Path) -> None:
+    twice = EDGES + "b,a\na,b\n"
+    notes = load_tables(write(tmp_path, edges=twice)).notes
+    assert "2 of 12 edges join nodes that another edge joins; such edges count once." in notes
+    directed = load_tables(write(tmp_path, edges=twice, directed=True))
+    assert any(note.startswith("1 of 12 edges join nodes") for note in directed.notes)
+    weighted = "\n".join(f"{line},{weight}" for weight, line in enumerate(twice.split())).replace(",0\n", ",w\n")
+    read = load_tables(write(tmp_path, edges=weighted, edge_features=True))
+    assert any("have the mean of their features; --directed keeps directions apart." in note for note in read.notes)
+    assert not any("another edge joins" in note for note in load_tables(write(tmp_path)).notes)
+
+
+def test_words_that_count_as_no_value_are_told(tmp_path: Path) -> None:
+    notes = load_tables(write(tmp_path, NODES.replace("Ulm,1,yes", "Ulm,1,None", 1).replace("0,no", "0,", 1))).notes
+    said = "they are neighbours alone. The word 'None' counts as no value (1 times)."
+    assert f"2 nodes have no 'label'; {said}" in notes

@@ -1,3 +1,4 @@
+import io
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -66,6 +67,9 @@ for command in (train, predict, explain, report, tune, reproduce, runs, datasets
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Runs a command and ends the process; ``--debug`` may stand anywhere and shows the traceback of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a name in another script must not end a command
     given = list(sys.argv[1:] if arguments is None else arguments)
     rest = [argument for argument in given if argument != "--debug"]
     try:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from torch_goat.training.processes import processes
 
-WIDE = 1000  # columns where no terminal sets a limit, so that nothing is folded
+WIDE = 100_000  # columns where no terminal sets a limit, so that nothing is folded
 GAP = 3  # between two columns of a table
 WORD = 8  # of a column of text that is folded
 

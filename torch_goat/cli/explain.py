@@ -1,6 +1,6 @@
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -34,15 +34,16 @@ def explain(
     if figure is not None:
         check_ending(figure)
     found = explain_node(open_run(run), node, data_dir=data_dir)
-    _show(found)
     if json_file is not None:
         write_atomic(json_file, json.dumps(found.to_dict(), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
-        say(f"Everything is in {json_file}")
     if figure is not None:
         from torch_goat.explain.figure import save_figure
 
         save_figure(found, figure)
-        say(f"The figure is in {figure}")
+    _show(found)
+    for what, file in (("Everything", json_file), ("The figure", figure)):
+        if file is not None:
+            say(f"{what} is in {file}")
 
 
 def _show(found: Explanation) -> None:
@@ -56,13 +57,16 @@ def _show(found: Explanation) -> None:
     if found.effects:
         what = "probability without" if found.graph.classes else "prediction without"
         say(f"What each neighbour contributes ({found.unit}), every one left out in turn:")
-        rows = [[ids[one.neighbor], f"{one.contribution:+.4f}", f"{one.without:.4f}"] for one in found.effects[:ROWS]]
+        kind = ".4f" if found.graph.classes else ".4g"  # a number may be of any size
+        rows = [
+            [ids[one.neighbor], f"{one.contribution:+{kind}}", f"{one.without:{kind}}"] for one in found.effects[:ROWS]
+        ]
         console().print(Aligned(["neighbour", "contribution", what], rows))
         _more(len(found.effects))
     if found.interactions:
         say("Interactions: the contribution of two together less the sum of their own, of the strongest neighbours:")
         pairs = found.interactions[:ROWS]
-        rows = [[ids[one.first], ids[one.second], f"{one.value:+.4f}"] for one in pairs]
+        rows = [[ids[one.first], ids[one.second], f"{one.value:+{kind}}"] for one in pairs]
         console().print(Aligned(["neighbour", "and", "interaction"], rows))
         _more(len(found.interactions))
     _stability(found)
@@ -88,8 +92,25 @@ def _orders(found: Explanation) -> None:
         rows.append([str(place + 1), *cells])
     itself = "; the node itself is among them" if any(found.node in one.neighbors for one in found.readings) else ""
     say(f"The neighbours in learned order, with their coefficients{itself}:")
-    console().print(Aligned(["place", *columns], rows))
+    for some in _blocks(["place", *columns], rows, console().width):
+        console().print(some)
     _more(longest)
+
+
+def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[Aligned]:
+    """The table, below each other as many columns as fit, each time after the first one."""
+    start = 1
+    while start < len(columns):
+        end = start + 1
+        while end < len(columns) and _cut(columns, rows, start, end + 1).width() <= width:
+            end += 1
+        yield _cut(columns, rows, start, end)
+        start = end
+
+
+def _cut(columns: Sequence[str], rows: Sequence[Sequence[str]], start: int, end: int) -> Aligned:
+    columns, *rows = ([line[0], *line[start:end]] for line in (columns, *rows))
+    return Aligned(columns, rows)
 
 
 def _stability(found: Explanation) -> None:

@@ -130,6 +130,7 @@ def show_graph(tables: Tables, graph: "OwnGraph") -> None:
     if schema.task == "classification":
         counts = torch.bincount(data.y[data.train_mask], minlength=len(schema.classes)).tolist()
         shown = ", ".join(f"{name}: {count}" for name, count in list(zip(schema.classes, counts, strict=True))[:20])
+        shown += ", ..." if len(counts) > 20 else ""
         say(f"Target: {schema.target!r}, {len(schema.classes)} classes (training nodes: {shown}).")
     else:
         mean, scale = schema.target_mean, schema.target_scale

@@ -37,7 +37,10 @@ TargetBins = Annotated[
 Values = Annotated[str, typer.Option("--values", help="What to know of a neighbour: features, or its degree.")]
 Pool = Annotated[str, typer.Option("--pool", help="What of a group is taken: mean or max.")]
 Chart = Annotated[
-    Path | None, typer.Option("--chart", metavar="FILE", help="A .png, .svg or .pdf; else pid-DATASET.png.")
+    Path | None,
+    typer.Option(
+        "--chart", metavar="FILE", help="A .png, .svg or .pdf; else pid-DATASET.png, with other groups their name."
+    ),
 ]
 Models = Annotated[
     str | None,
@@ -76,7 +79,7 @@ def pid(
 
     Example: goat pid xor; goat pid nodes.csv edges.csv --target label
     """
-    groups = groups or ("roles" if dataset in NEIGHBORHOOD_TASKS else "features")
+    groups = groups or _usual(dataset)
     for option, value, known in (
         ("groups", groups, GROUPS),
         ("measure", measure, MEASURES),
@@ -119,6 +122,11 @@ def pid(
     say(f"The chart is in {chart}")
 
 
+def _usual(dataset: str) -> str:
+    """The groups that are compared where none are named."""
+    return "roles" if dataset in NEIGHBORHOOD_TASKS else "features"
+
+
 def _models(wanted: str) -> list[str]:
     """The models to train."""
     names = {"all": list(MODELS), "none": []}.get(wanted, wanted.split(","))
@@ -152,7 +160,7 @@ def _check(
         raise SettingsError(f"--target-bins {target_bins} is for real labels, but {name} has classes; leave it out.")
     if models and real:
         raise SettingsError(f"captured information is that of classes, but {name} has real labels; leave --models out.")
-    chart = chart or Path(f"pid-{name}.png")
+    chart = chart or Path(f"pid-{name}{'' if groups == _usual(name) else f'-{groups}'}.png")
     check_format(chart)
     if chart.exists():
         raise SettingsError(f"{chart} is there already; remove it or name another file with --chart.")

@@ -1,3 +1,4 @@
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -6,6 +7,7 @@ import typer
 from torch_goat.cli.console import console
 from torch_goat.cli.options import Force, check_new
 from torch_goat.files import write_atomic
+from torch_goat.settings import SettingsError
 from torch_goat.tabular.folder import find_tables
 from torch_goat.training import Predictions, open_run
 from torch_goat.training import predict as apply
@@ -32,13 +34,25 @@ def predict(
     for note in found.notes:
         told.print(f"Note: {note}", markup=False, soft_wrap=True)
     if out is None:
-        typer.echo(found.to_csv(), nl=False)
+        _echo(found.to_csv())
     else:
         write_atomic(out, found.to_csv())
         told.print(f"The predictions of {len(found.ids)} nodes are in {out}", markup=False, soft_wrap=True)
     text = _judged(found)
     if text:
         told.print(text, markup=False, soft_wrap=True)
+
+
+def _echo(text: str) -> None:
+    """Prints a file, or refuses to if the output cannot hold all its letters."""
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError as error:
+        letter = error.object[error.start]
+        raise SettingsError(
+            f"the output, in {error.encoding}, cannot hold {letter!r}; write the predictions to a file with --out FILE."
+        ) from None
+    typer.echo(text, nl=False)
 
 
 def _judged(found: Predictions) -> str:

@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from torch_goat.cli.console import console
 from torch_goat.training import Epoch, Event
+from torch_goat.training.metrics import show
 
 LINE_SECONDS = 30.0  # between two lines on the epochs of a run
 
@@ -33,6 +34,11 @@ class Board(ABC):
         self.note = ""
         self._start = time.monotonic()
         self._shares: dict[int, float] = {}  # how far each job is with its run
+
+    @property
+    def running(self) -> int:
+        """How many runs were begun here and are not over."""
+        return len(self._shares)
 
     def skip(self, count: int = 1) -> None:
         """Some runs were done before, or elsewhere."""
@@ -178,7 +184,7 @@ class PlanProgress:
         elif event.result is not None:
             metrics = next(reversed(event.result.metrics.values()))  # of the test nodes, where there are any
             metric, value = next(iter(metrics.items()))
-            text = f"{metric} {value:.4f}, {event.result.epochs} epochs, {duration(event.result.seconds)}"
+            text = f"{metric} {show(metric, value)}, {event.result.epochs} epochs, {duration(event.result.seconds)}"
             self.board.end(event.job, name, text)
         else:
             self.board.end(event.job, name, f"failed: {event.message}", failed=True)
@@ -256,4 +262,4 @@ def _update(bars: Progress, bar: TaskID, epoch: Epoch) -> None:
 
 
 def _note(epoch: Epoch) -> str:
-    return f"loss {epoch.train_loss:.4f}, validation {epoch.metric} {epoch.val_metric:.4f}"
+    return f"loss {epoch.train_loss:.4f}, validation {epoch.metric} {show(epoch.metric, epoch.val_metric)}"

@@ -16,7 +16,7 @@ from torch_goat.files import is_locked
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Experiment, Result
 from torch_goat.training.folder import CONFIG, CURVES, ERROR, RESULT, find_runs
-from torch_goat.training.metrics import LOWER_IS_BETTER
+from torch_goat.training.metrics import LOWER_IS_BETTER, show
 
 FORMATS = ("table", "csv", "json")
 DONE = "done"
@@ -111,7 +111,7 @@ def read_run(folder: Path) -> Run:
             seed=experiment.seed,
         )
         if (folder / RESULT).exists():
-            return _with_result(run, _result(folder / RESULT))
+            return _with_result(run, _result(folder / RESULT), experiment.training.class_weights)
         run = replace(run, epochs=_epochs(folder / CURVES))
         if is_locked(folder):
             return replace(run, state="running")
@@ -130,8 +130,9 @@ def _result(path: Path) -> Result:
         raise ValueError(f"{path}: {error}") from error
 
 
-def _with_result(run: Run, result: Result) -> Run:
-    metric = next(iter(result.metrics["val"]))
+def _with_result(run: Run, result: Result, weighted: bool) -> Run:
+    first, *others = result.metrics["val"]
+    metric = "macro_f1" if weighted and "macro_f1" in others else first  # what settles where classes weigh the same
     test = result.metrics.get("test", {}).get(metric, math.nan)
     val, seconds = result.metrics["val"][metric], float(result.seconds)
     return replace(
@@ -172,7 +173,7 @@ def _print(found: Sequence[Run], folder: Path) -> None:
         if run.state == "damaged":
             rows.append([name, *[""] * 9, state])
             continue
-        numbers = ["" if value != value else f"{value:.4f}" for value in (run.val, run.test)]
+        numbers = ["" if value != value else show(run.metric, value) for value in (run.val, run.test)]
         seconds = "" if math.isnan(run.seconds) else f"{run.seconds:.1f}"
         settled = [run.dataset, run.model, str(run.seed), str(run.index), str(run.epochs), run.metric]
         rows.append([name, *settled, *numbers, seconds, state])

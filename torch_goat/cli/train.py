@@ -31,6 +31,7 @@ from torch_goat.search import fingerprint
 from torch_goat.settings import SettingsError
 from torch_goat.training import Epoch, Experiment, Observer, Result, TensorBoard, finished
 from torch_goat.training import train as run
+from torch_goat.training.metrics import show
 from torch_goat.training.processes import processes
 
 REPEATS = 3  # runs of each model in a comparison
@@ -146,7 +147,7 @@ def _texts(changes: dict[str, int]) -> list[str]:
 
 def _show(experiment: Experiment, result: Result, folder: Path, done: bool) -> None:
     metrics = list(next(iter(result.metrics.values())))
-    rows = [[split, *(f"{values[metric]:.4f}" for metric in metrics)] for split, values in result.metrics.items()]
+    rows = [[split, *(show(metric, values[metric]) for metric in metrics)] for split, values in result.metrics.items()]
     console().print(Aligned(["split", *metrics], rows))
     say(
         f"{experiment.model.name} on {experiment.dataset} ({experiment.split} {experiment.index}), seed "

@@ -1,3 +1,5 @@
+import math
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +26,7 @@ from torch_goat.search import Search, parse_space, search_space
 from torch_goat.search.search import METRICS
 from torch_goat.search.space import checked, short
 from torch_goat.settings import SettingsError
+from torch_goat.training.metrics import show
 
 if TYPE_CHECKING:
     from torch_goat.search.tune import Outcome, TrialEvent
@@ -104,7 +107,8 @@ def tune(
         outcome = run(search, folder, storage=storage, trials=total, jobs=jobs, **options)
     _print(search, outcome)
     where = folder / BEST
-    say(f"All trials are in {folder / TABLE}, the best recipe in {where}; use it with: goat train --recipe {where}")
+    command = shlex.join(["goat", "train", "--recipe", str(where)])
+    say(f"All trials are in {folder / TABLE}, the best recipe in {where}; use it with: {command}")
 
 
 class _Show:
@@ -117,17 +121,19 @@ class _Show:
         name, shown = f"trial {event.number}", self._board
         shown.total = max(shown.total, event.done)  # a longer search may have gone before
         if event.best is not None:
-            shown.note = f"best {self._metric} {event.best:.4f}"
+            shown.note = f"best {self._metric} {show(self._metric, event.best)}"
         if event.kind == "started":
             shown.start(event.job, name)
         elif event.epoch is not None:
             shown.epoch(event.job, name, event.epoch)
         elif event.kind != "opened":
             texts = {"pruned": "pruned", "failed": f"failed: {event.message}"}
-            text = texts.get(event.kind) or f"{self._metric} {event.value:.4f}"
+            value = math.nan if event.value is None else event.value
+            text = texts.get(event.kind) or f"{self._metric} {show(self._metric, value)}"
             shown.end(event.job, name, text, failed=event.kind == "failed")
-        if event.done > shown.done:  # some were done before, or by other processes
-            shown.skip(event.done - shown.done)
+        # Some were done before, or by other machines. What runs here may be over too, with its end on the way.
+        if event.done > shown.done + shown.running:
+            shown.skip(event.done - shown.done - shown.running)
 
 
 def _keys(fixed: list[str], spaces: list[str]) -> list[str]:
@@ -153,7 +159,8 @@ def _print(search: Search, outcome: "Outcome") -> None:
     notes = [f"{outcome.finished} of {outcome.total} trials are done"]
     notes += [f"{outcome.failed} failed"] if outcome.failed else []
     notes += [f"{outcome.elsewhere} are still running on other machines"] if outcome.elsewhere else []
-    say(f"{', '.join(notes)}; trial {outcome.number} is best: validation {search.metric} {outcome.value:.4f}.")
+    value = show(search.metric, outcome.value)
+    say(f"{', '.join(notes)}; trial {outcome.number} is best: validation {search.metric} {value}.")
 
 
 def _text(value: Any) -> str:

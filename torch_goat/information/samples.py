@@ -58,12 +58,12 @@ def check_size(samples: int, shape: Sequence[int]) -> None:
     if cells > samples:
         raise ValueError(
             f"the alphabet is too large for the sample: {alphabet} symbols make {cells} combinations, but there are "
-            f"{samples} samples; use fewer bins."
+            f"{samples} samples; use fewer bins, or a target of fewer classes."
         )
     if ENOUGH * cells > samples:
         warnings.warn(
             f"the sample is small for its alphabet: {samples} samples for {alphabet} symbols, {cells} combinations "
-            f"({ENOUGH} samples for each are advised); use fewer bins.",
+            f"({ENOUGH} samples for each are advised); use fewer bins, or a target of fewer classes.",
             SmallSampleWarning,
             stacklevel=3,
         )

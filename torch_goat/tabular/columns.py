@@ -108,6 +108,12 @@ def numbers(source: Source, name: str, values: pd.Series) -> np.ndarray:
     bad = (np.isnan(parsed) & values.notna().to_numpy()) | np.isinf(parsed) | (np.abs(parsed) > 1e30)
     if bad.any():
         row = first_row(bad)
+        known = values.notna().to_numpy()
+        if 2 * (bad & known).sum() > known.sum():
+            raise TableError(
+                f"{source.where(row, name)}: {shown(values.iloc[row])} is not a number, and most of the column are "
+                "none; give a column of numbers, for dates the days since one of them."
+            )
         raise TableError(
             f"{source.where(row, name)}: {shown(values.iloc[row])} is not a number that can be used, but the column is "
             f"one of numbers; correct it or leave the cell empty."

@@ -2,6 +2,7 @@ import csv
 import io
 import re
 import warnings
+from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
@@ -55,6 +56,11 @@ class CSVSource(Source):
             if name in text:  # what reads it may take it for numbers
                 frame[name] = _with_points(frame[name])
         return frame
+
+    def words_for_nothing(self, column: str) -> dict[str, int]:
+        place = self.columns.index(column)
+        cells = (row[place].strip() for _, row in islice(_records(self._text, self._separator), 1, None) if row[place:])
+        return dict(Counter(cell for cell in cells if cell and cell in MISSING))
 
     def line(self, row: int) -> int:
         for number, (line, _) in enumerate(_records(self._text, self._separator)):

@@ -164,7 +164,15 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = [*found.sources.nodes.notes, *found.sources.edges.notes]
     if not labelled.all():
-        notes.append(f"{int((~labelled).sum())} nodes have no {tables.target!r}; they are neighbours alone.")
+        words = found.sources.nodes.words_for_nothing(tables.target)
+        said = "".join(f" The word {word!r} counts as no value ({count} times)." for word, count in words.items())
+        notes.append(f"{int((~labelled).sum())} nodes have no {tables.target!r}; they are neighbours alone.{said}")
+    ends = found.ends if schema.directed else np.sort(found.ends, axis=0)
+    again = ends.shape[1] - np.unique(ends, axis=1).shape[1]
+    if again:
+        apart = "" if schema.directed else "; --directed keeps directions apart"
+        what = f"have the mean of their features{apart}" if schema.edges else "count once"
+        notes.append(f"{again} of {ends.shape[1]} edges join nodes that another edge joins; such edges {what}.")
     strange = [name for name in schema.classes if name not in trained]
     if strange:
         notes.append(f"no training node is of the class {', '.join(map(repr, strange))}, which no model can learn so.")

@@ -55,6 +55,10 @@ class Source(ABC):
             if self.columns.index(column) != number - 1:
                 raise TableError(f"{path}, line 1: there are two columns {column!r}; rename one of them.")
 
+    def words_for_nothing(self, column: str) -> dict[str, int]:
+        """The words of a column that count as no value, and how often each is there; none in files with types."""
+        return {}
+
     @abstractmethod
     def read(self, text: Collection[str], names: Collection[str] = ()) -> "DataFrame":
         """The table: columns of numbers as numbers, all others as text, ``None`` where there is no value.

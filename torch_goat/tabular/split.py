@@ -48,6 +48,13 @@ def split_nodes(
     column = tables.split_column or tables.time_column or tables.target
     for number, name in enumerate(PARTS):
         if not (part == number).any():
+            count = len(np.unique(strata[labelled]))
+            if column == tables.target and 3 * count > labelled.sum():  # fewer than three of a class, on average
+                raise TableError(
+                    f"{source.path}, line 1, column {column!r}: {int(labelled.sum())} nodes are of {count} classes, so "
+                    f"few of each that none is left for the {name} part; choose another target, or --task regression "
+                    "if it is a number."
+                )
             raise TableError(
                 f"{source.path}, line 1, column {column!r}: no node with a {tables.target!r} is left for the {name} "
                 "part; give more nodes a target or choose another split."

@@ -8,6 +8,11 @@ from torch import Tensor
 LOWER_IS_BETTER: Final = frozenset({"mse"})  # of the metrics below
 
 
+def show(name: str, value: float) -> str:
+    """A metric as a text: shares with four decimals, errors, which may be of any size, with four digits."""
+    return f"{value:.4g}" if name in LOWER_IS_BETTER else f"{value:.4f}"
+
+
 def accuracy(out: Tensor, y: Tensor) -> float:
     """The share of nodes whose largest score is at their class.
 

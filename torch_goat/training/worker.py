@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from torch_goat.training.folder import ERROR
 from torch_goat.training.interrupt import stopping_after
 from torch_goat.training.jobs import Event, run_plan
+from torch_goat.training.metrics import show
 from torch_goat.training.plan import PlannedRun, read_plan
 
 LINE_SECONDS = 30.0  # between two lines on the epochs of a run
@@ -39,7 +40,8 @@ class Lines:
                 return ""
             self.next[event.index] = now + LINE_SECONDS
             epoch = event.epoch
-            return f"epoch {epoch.number} of {epoch.total}, validation {epoch.metric} {epoch.val_metric:.4f}"
+            shown = show(epoch.metric, epoch.val_metric)
+            return f"epoch {epoch.number} of {epoch.total}, validation {epoch.metric} {shown}"
         self.ended += 1
         count = f"({self.ended} of {len(self.plan)})"
         if event.result is None:
@@ -47,7 +49,7 @@ class Lines:
         metrics = next(reversed(event.result.metrics.values()))  # of the test nodes, where there are any
         name, value = next(iter(metrics.items()))
         how = f", {event.result.epochs} epochs, {event.result.seconds:.1f} s" if event.kind == "finished" else ""
-        return f"{event.kind} {count}: {name} {value:.4f}{how}"
+        return f"{event.kind} {count}: {name} {show(name, value)}{how}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
