@@ -11,6 +11,7 @@ from torch_goat.graph import to_edges
 from torch_goat.models.layers import KINDS, Part, Place, Sampled, build_norm
 from torch_goat.models.options import ModelOptions
 from torch_goat.nn import GOATConv, Ordering
+from torch_goat.nn.dropout import dropout
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"elu": F.elu, "relu": F.relu}
 
@@ -176,7 +177,7 @@ class Network(Module):
         layer, kind = self.layers[number], KINDS[self.options.kinds[number]]
         edges = (edge_attr,) if edge_attr is not None and kind.edges else ()
         whole = {kind.whole: getattr(part, kind.whole)} if part is not None and kind.whole else {}
-        x = F.dropout(x, p=self.options.dropout, training=self.training)
+        x = dropout(x, self.options.dropout, self.training)
         used, own = None, x[:targets]
         if isinstance(layer, GOATConv):
             out = layer(

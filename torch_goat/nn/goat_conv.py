@@ -12,6 +12,7 @@ from torch_geometric.nn.inits import zeros
 
 from torch_goat.checks import check_features
 from torch_goat.graph import Neighborhoods, derived, keep_random, keep_top, neighborhoods, to_edges
+from torch_goat.nn.dropout import dropout as drop
 from torch_goat.ordering import Ordering, remember_order, sort_tokens
 from torch_goat.scores import build_attention, coefficients, run_sizes
 from torch_goat.sequence import PackedRNN, RaggedRNN, weighted_mean
@@ -361,7 +362,7 @@ class GOATConv(MessagePassing):
         if self.norm is not None:
             # Before the coefficients come in: after, it would cancel them and their gradient.
             z = self.norm(z.flatten(1).to(self.norm.weight.dtype)).view_as(z)
-        return F.dropout(z, p=self.state_dropout, training=self.training)
+        return drop(z, self.state_dropout, self.training)
 
     def _message(self, alpha: Tensor, token: Tensor, hood: Neighborhoods) -> Tensor:
         """The coefficients with which neighbours are read: after dropout, and after an explainer's mask.
@@ -377,7 +378,7 @@ class GOATConv(MessagePassing):
         return per_edge.gather(0, hood.edge[token].t()).t()
 
     def message(self, alpha: Tensor) -> Tensor:
-        return F.dropout(alpha, p=self.dropout, training=self.training)
+        return drop(alpha, self.dropout, self.training)
 
     def aggregate(self, inputs: Tensor) -> Tensor:
         return inputs

@@ -7,6 +7,7 @@ from torch.nn import Module
 from torch_geometric.nn import GATConv, GCNConv
 from torch_geometric.nn.dense.linear import Linear
 
+from torch_goat.nn.dropout import dropout as drop
 from torch_goat.nn.goat_conv import GOATConv
 from torch_goat.ordering import Ordering
 
@@ -83,11 +84,11 @@ class GOATNet(Module):
             raise ValueError(f"orderings has {len(orderings)} entries, but there is 1 GOAT layer.")
         if self.lin_in is not None:
             x = self.lin_in(x)
-        x = F.dropout(x, p=self.dropout, training=self.training)
+        x = drop(x, self.dropout, self.training)
         replay = None if orderings is None else orderings[0]
         x = self.goat(x, edge_index, ordering=replay, return_ordering=return_orderings)
         x, ordering = x if return_orderings else (x, None)
-        x = F.dropout(F.elu(x), p=self.dropout, training=self.training)
+        x = drop(F.elu(x), self.dropout, self.training)
         x = self.second(x, edge_index)
         if self.lin_out is not None:
             x = self.lin_out(F.elu(x))
