@@ -77,7 +77,15 @@ def test_wrong_usage_is_exit_code_2(
     assert not Path("results").exists()
 
 
-def test_lines_of_other_settings_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_of_other_settings_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def here(runs: Sequence[PlannedRun], options: Any) -> list[Event]:
+        for run in runs:
+            train(run.experiment, run.folder, device="cpu")
+        return []
+
+    monkeypatch.setattr(worker, "run", here)
     recipe, out = write(tmp_path), tmp_path / "results"
     arguments = [str(recipe), *CELL, "--out", str(out), "--device", "cpu"]
     assert worker.main(arguments) == 0
