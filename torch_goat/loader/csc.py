@@ -126,6 +126,4 @@ def _of_edges(edge_index: Tensor, num_nodes: int) -> CSC:
 
 def _ascending(values: Tensor) -> bool:
     parts = (values[start : start + _CHUNK + 1] for start in range(0, values.numel() - 1, _CHUNK))
-    return all(
-        bool((part[1:] >= part[:-1]).all()) for part in parts
-    )  # a difference of unsigned numbers is never below 0
+    return all(bool((part[1:] >= part[:-1]).all()) for part in parts)  # no difference, which unsigned numbers lack

@@ -68,7 +68,8 @@ def load_graph(tables: Tables, index: int = 0) -> OwnGraph:
         data.target_scale = scale
     for number, name in enumerate(("train_mask", "val_mask", "test_mask")):
         data[name] = torch.from_numpy(part == number)
-    notes = _notes(tables, found, schema, labelled, {classes[number] for number in y[train]} if classes else set())
+    trained = {classes[number] for number in y[train]} if classes else set()
+    notes = _notes(tables, found, schema, data, labelled, trained)
     return OwnGraph(data, tuple(frame[schema.id]), schema, notes, found.sources.digest)
 
 
@@ -160,19 +161,21 @@ def _once(edge_index: Tensor, edge_attr: Tensor, nodes: int) -> tuple[Tensor, Te
 
 
 def _notes(
-    tables: Tables, found: ReadTables, schema: Schema, labelled: np.ndarray, trained: set[str]
+    tables: Tables, found: ReadTables, schema: Schema, data: Data, labelled: np.ndarray, trained: set[str]
 ) -> tuple[str, ...]:
     notes = [*found.sources.nodes.notes, *found.sources.edges.notes]
     if not labelled.all():
         words = found.sources.nodes.words_for_nothing(tables.target)
         said = "".join(f" The word {word!r} counts as no value ({count} times)." for word, count in words.items())
         notes.append(f"{int((~labelled).sum())} nodes have no {tables.target!r}; they are neighbours alone.{said}")
-    ends = found.ends if schema.directed else np.sort(found.ends, axis=0)
-    again = ends.shape[1] - np.unique(ends, axis=1).shape[1]
-    if again:
+    rows, distinct = found.ends.shape[1], data.num_edges
+    if not schema.directed:
+        loops = int((data.edge_index[0] == data.edge_index[1]).sum())
+        distinct = (distinct - loops) // 2 + loops
+    if rows > distinct:
         apart = "" if schema.directed else "; --directed keeps directions apart"
         what = f"have the mean of their features{apart}" if schema.edges else "count once"
-        notes.append(f"{again} of {ends.shape[1]} edges join nodes that another edge joins; such edges {what}.")
+        notes.append(f"{rows - distinct} of {rows} edges join nodes that another edge joins; such edges {what}.")
     strange = [name for name in schema.classes if name not in trained]
     if strange:
         notes.append(f"no training node is of the class {', '.join(map(repr, strange))}, which no model can learn so.")
