@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import torch
 import torch.nn.functional as F
-from layer import environment
+from layer import environment, heading
 from torch_geometric.data import Data
 from tqdm import tqdm
 
@@ -62,10 +62,7 @@ def in_turns(call: Callable[[], object]) -> dict[str, float]:
 def markdown(rows: list[dict], about: dict[str, str | int]) -> str:
     """The result as a page."""
     lines = [
-        "# Dropout on a CPU",
-        "",
-        ", ".join(f"{key} {value}" for key, value in about.items()) + ".",
-        "",
+        *heading("Dropout on a CPU", about),
         "| graph | what | with PyTorch's dropout (ms) | with ours (ms) | times faster |",
         "|---|---|---:|---:|---:|",
     ]

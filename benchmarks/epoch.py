@@ -19,7 +19,7 @@ from statistics import median
 import torch
 import torch.nn.functional as F
 from graphs import load
-from layer import environment
+from layer import environment, heading
 from torch_geometric.data import Data
 from tqdm import tqdm
 
@@ -112,10 +112,7 @@ def measure(name: str, data: Data, device: torch.device, seconds: float) -> dict
 def markdown(rows: list[dict], about: dict[str, str | int]) -> str:
     """The result as a page."""
     lines = [
-        "# A training epoch beside the bare step",
-        "",
-        ", ".join(f"{key} {value}" for key, value in about.items()) + ".",
-        "",
+        *heading("A training epoch beside the bare step", about),
         "| graph | model | step (ms) | step and evaluation (ms) | epoch (ms) | x step | x step and evaluation |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]

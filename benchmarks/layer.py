@@ -130,6 +130,11 @@ def environment(device: torch.device) -> dict[str, str | int]:
     }
 
 
+def heading(title: str, about: dict[str, str | int]) -> list[str]:
+    """The first lines of a page: what it shows, and what its numbers depend on."""
+    return [f"# {title}", "", ", ".join(f"{key} {value}" for key, value in about.items()) + ".", ""]
+
+
 def markdown(rows: list[dict], about: dict[str, str | int]) -> str:
     """The result as a page."""
 

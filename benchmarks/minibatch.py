@@ -15,7 +15,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import torch
-from layer import environment
+from layer import environment, heading
 from runs import run_all
 
 from torch_goat.models import ModelOptions
@@ -76,10 +76,7 @@ def lead(rows: list[dict[str, Any]], dataset: str) -> list[float]:
 def markdown(rows: list[dict[str, Any]], about: dict[str, str | int]) -> str:
     """The result as a page."""
     lines = [
-        "# Mini-batches beside full batches",
-        "",
-        ", ".join(f"{key} {value}" for key, value in about.items()) + ".",
-        "",
+        *heading("Mini-batches beside full batches", about),
         "| dataset | training | test accuracy (%) | runs | epochs | seconds a run | peak memory (GB) |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]

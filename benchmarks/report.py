@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import median
 
 import torch
-from layer import environment
+from layer import environment, heading
 
 from torch_goat import datasets
 from torch_goat.models import ModelOptions
@@ -114,14 +114,7 @@ def main() -> None:
     }
     about = environment(torch.device("cpu"))
     (arguments.out / "report.json").write_text(json.dumps({"environment": about, "rows": [row]}, indent=1) + "\n")
-    lines = [
-        "# A report",
-        "",
-        ", ".join(f"{key} {value}" for key, value in about.items()) + ".",
-        "",
-        "| | |",
-        "|---|---:|",
-    ]
+    lines = [*heading("A report", about), "| | |", "|---|---:|"]
     lines += [f"| {key} | {f'{value:.2f}' if isinstance(value, float) else value} |" for key, value in row.items()]
     (arguments.out / "report.md").write_text("\n".join(lines) + "\n")
     print("\n".join(lines))

@@ -23,7 +23,7 @@ from torch_goat.tables.statistics import Summary, summarize
 from torch_goat.tabular import Column, Tables, load_tables
 from torch_goat.tabular.folder import find_tables
 from torch_goat.training import Experiment, Result
-from torch_goat.training.metrics import LOWER_IS_BETTER
+from torch_goat.training.metrics import LOWER_IS_BETTER, decisive
 from torch_goat.training.task import task_of
 
 if TYPE_CHECKING:
@@ -115,8 +115,10 @@ def _plain_name(name: str) -> str:
 
 def show_graph(tables: Tables, graph: "OwnGraph") -> None:
     """Says what was read: columns, target, splits, and all that a user should know."""
+    from torch_goat.tabular.graph import count_edges  # with pandas, which takes a while to import
+
     data, schema = graph.data, graph.schema
-    edges = data.edge_index.size(1) if schema.directed else (data.edge_index.size(1) + _loops(data.edge_index)) // 2
+    edges = count_edges(data, schema.directed)
     kind = "directed" if schema.directed else "undirected"
     sizes = [int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test")]
     say(f"{graph_name(tables)}: {data.num_nodes} nodes, {edges} {kind} edges; named by the column {schema.id!r}.")
@@ -140,10 +142,6 @@ def show_graph(tables: Tables, graph: "OwnGraph") -> None:
         say(f"Note: {note}")
 
 
-def _loops(edge_index: torch.Tensor) -> int:
-    return int((edge_index[0] == edge_index[1]).sum())
-
-
 def _describe(column: Column) -> list[str]:
     if column.kind == "category":
         shown = ", ".join(column.categories[:6]) + (", ..." if len(column.categories) > 6 else "")
@@ -165,8 +163,8 @@ def unbalanced(graph: "OwnGraph") -> bool:
 
 
 def judged_by(graph: "OwnGraph") -> str:
-    """The metric that decides: where classes weigh the same in the loss, they do there too."""
-    return "mse" if graph.schema.task == "regression" else "macro_f1" if unbalanced(graph) else "accuracy"
+    """The metric that decides."""
+    return "mse" if graph.schema.task == "regression" else decisive("accuracy", unbalanced(graph))
 
 
 def base(tables: Tables, graph: "OwnGraph", model: str) -> Experiment:

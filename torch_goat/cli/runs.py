@@ -16,7 +16,7 @@ from torch_goat.files import is_locked
 from torch_goat.settings import SettingsError, nearest
 from torch_goat.training import Experiment, Result
 from torch_goat.training.folder import CONFIG, CURVES, ERROR, RESULT, find_runs
-from torch_goat.training.metrics import LOWER_IS_BETTER, show
+from torch_goat.training.metrics import LOWER_IS_BETTER, decisive, show
 
 FORMATS = ("table", "csv", "json")
 DONE = "done"
@@ -131,8 +131,7 @@ def _result(path: Path) -> Result:
 
 
 def _with_result(run: Run, result: Result, weighted: bool) -> Run:
-    first, *others = result.metrics["val"]
-    metric = "macro_f1" if weighted and "macro_f1" in others else first  # what settles where classes weigh the same
+    metric = decisive(next(iter(result.metrics["val"])), weighted)
     test = result.metrics.get("test", {}).get(metric, math.nan)
     val, seconds = result.metrics["val"][metric], float(result.seconds)
     return replace(

@@ -15,7 +15,7 @@ from torch_goat.explain.steadiness import settled
 from torch_goat.report.measures import Z95, wilson
 from torch_goat.training import Experiment, Result, RunError
 from torch_goat.training.folder import CONFIG, RESULT, Damaged, find_runs, reading
-from torch_goat.training.metrics import LOWER_IS_BETTER
+from torch_goat.training.metrics import LOWER_IS_BETTER, decisive
 
 DIFFERENCES: Final = 4  # settings that a label tells
 
@@ -140,10 +140,8 @@ def compare(runs: Iterable[Finished], test_nodes: int, errors: Callable[[Finishe
 
 
 def _metric(runs: Sequence[Finished]) -> str:
-    """What all of them are judged by: where one has class weights, every class counts alike."""
-    first = runs[0].first_metric
-    weighted = any(run.experiment.training.class_weights for run in runs)
-    return "macro_f1" if first == "accuracy" and weighted else first
+    """What all of them are judged by, if one has class weights as that one is."""
+    return decisive(runs[0].first_metric, any(run.experiment.training.class_weights for run in runs))
 
 
 def _rank(value: float, metric: str) -> float:

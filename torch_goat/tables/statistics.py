@@ -81,6 +81,7 @@ def unpaired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | 
     values = np.round([*ours, *theirs], 12)  # what is equal but for the last bits is equal
     if min(len(ours), len(theirs)) < 2 or not np.isfinite(values).all():
         return None
+    # SciPy's exact distribution knows no ties, and going through all permutations takes it a second.
     ranks = np.rint(2 * stats.rankdata(values)).astype(int)  # twice the ranks are whole, also of ties
     ways = np.zeros((len(ours) + 1, ranks.sum() + 1))  # of choosing so many runs whose ranks have that sum
     ways[0, 0] = 1

@@ -152,6 +152,12 @@ def _data(schema: Schema, tables: list[ReadTables], notes: list[str] | None = No
     return Data(x=features, edge_index=edge_index, edge_attr=edge_attr if schema.edges else None)
 
 
+def count_edges(data: Data, directed: bool) -> int:
+    """How many edges a graph has; of one that is not directed, an edge and its reverse are one."""
+    loops = int((data.edge_index[0] == data.edge_index[1]).sum())
+    return data.num_edges if directed else (data.num_edges + loops) // 2
+
+
 def _once(edge_index: Tensor, edge_attr: Tensor, nodes: int) -> tuple[Tensor, Tensor]:
     """Each edge once, with the mean of the features of those that were several."""
     if not edge_attr.size(1):
@@ -168,10 +174,7 @@ def _notes(
         words = found.sources.nodes.words_for_nothing(tables.target)
         said = "".join(f" The word {word!r} counts as no value ({count} times)." for word, count in words.items())
         notes.append(f"{int((~labelled).sum())} nodes have no {tables.target!r}; they are neighbours alone.{said}")
-    rows, distinct = found.ends.shape[1], data.num_edges
-    if not schema.directed:
-        loops = int((data.edge_index[0] == data.edge_index[1]).sum())
-        distinct = (distinct - loops) // 2 + loops
+    rows, distinct = found.ends.shape[1], count_edges(data, schema.directed)
     if rows > distinct:
         apart = "" if schema.directed else "; --directed keeps directions apart"
         what = f"have the mean of their features{apart}" if schema.edges else "count once"

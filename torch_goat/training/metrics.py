@@ -13,6 +13,16 @@ def show(name: str, value: float) -> str:
     return f"{value:.4g}" if name in LOWER_IS_BETTER else f"{value:.4f}"
 
 
+def decisive(first: str, weighted: bool) -> str:
+    """The metric that settles which run is better: where classes weigh the same in the loss, they do there too.
+
+    Args:
+        first: The first metric of the task.
+        weighted: Whether the classes weigh the same.
+    """
+    return "macro_f1" if first == "accuracy" and weighted else first
+
+
 def accuracy(out: Tensor, y: Tensor) -> float:
     """The share of nodes whose largest score is at their class.
 
