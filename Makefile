@@ -52,7 +52,7 @@ postgres: .venv/test,postgres
 	$(BIN)/pytest -m postgres
 
 fuzz: .venv/test
-	$(BIN)/python -m tests.tabular.fuzz --minutes 10
+	$(BIN)/python -m tests.data.tables.fuzz --minutes 10
 
 # -E reads every page again: a page that an earlier build left unread would hide what has become wrong in the code.
 docs: .venv/docs

@@ -20,9 +20,9 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 
-from torch_goat.loader import neighbor_loader, open_graph
-from torch_goat.models import ModelOptions, build
-from torch_goat.models.layers import Sampled
+from torch_goat.data.loader import neighbor_loader, open_graph
+from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.models.layers import Sampled
 
 WARM = 20  # steps before any is counted
 REPLAYED = 20  # batches that are kept to be trained on again

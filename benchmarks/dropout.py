@@ -21,8 +21,8 @@ from layer import environment, heading
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from torch_goat import datasets
-from torch_goat.models import ModelOptions, build, network
+from torch_goat.data import datasets
+from torch_goat.experiments.models import ModelOptions, build, network
 from torch_goat.nn.dropout import dropout
 
 MODELS = {

@@ -3,7 +3,7 @@
     python benchmarks/epoch.py --threads 1 --out build/bench
 
 The bare step is forward, backward and Adam's step, written out in plain PyTorch; the bare epoch adds the forward pass
-without dropout that validation in every epoch takes. An epoch of ours is what ``torch_goat.training`` does: Fabric,
+without dropout that validation in every epoch takes. An epoch of ours is what ``training`` does: Fabric,
 evaluation of all splits, early stopping, keeping of the best weights, an observer; on a GPU recorded as a CUDA graph.
 All three do the same on the same weights and take turns, so that a machine that is busy for a while slows them alike.
 Writes ``epoch.json`` and ``epoch.md`` into ``--out``.
@@ -23,11 +23,11 @@ from layer import environment, heading
 from torch_geometric.data import Data
 from tqdm import tqdm
 
-from torch_goat.models import ModelOptions, build
-from torch_goat.training import TrainingOptions
-from torch_goat.training.fabric import make_fabric
-from torch_goat.training.loop import Loop
-from torch_goat.training.task import Task
+from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.training import TrainingOptions
+from torch_goat.experiments.training.fabric import make_fabric
+from torch_goat.experiments.training.loop import Loop
+from torch_goat.experiments.training.task import Task
 
 CLASSES = 7
 SPLITS = {"train": 140, "val": 500, "test": 1000}

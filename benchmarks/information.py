@@ -28,15 +28,23 @@ from typing import Any
 
 from runs import run_all
 
-from torch_goat.datasets import NEIGHBORHOOD_TASKS, load
-from torch_goat.datasets.neighborhood import SYNERGY_PERCENT, NeighborhoodDial
+from torch_goat.data.datasets import NEIGHBORHOOD_TASKS, load
+from torch_goat.data.datasets.neighborhood import SYNERGY_PERCENT, NeighborhoodDial
+from torch_goat.experiments.information import captured_information, predicted_classes
+from torch_goat.experiments.information.captured import load_network
+from torch_goat.experiments.information.charts import curves
+from torch_goat.experiments.information.comparison import (
+    EPOCHS,
+    LAYERS,
+    LEARNING_RATES,
+    MODELS,
+    PARAMETERS,
+    candidates,
+    parameters,
+)
+from torch_goat.experiments.training import Experiment, Interrupted, PlannedRun, Result, finished
+from torch_goat.experiments.training.folder import CURVES
 from torch_goat.files import write_atomic
-from torch_goat.information import captured_information, predicted_classes
-from torch_goat.information.captured import load_network
-from torch_goat.information.charts import curves
-from torch_goat.information.comparison import EPOCHS, LAYERS, LEARNING_RATES, MODELS, PARAMETERS, candidates, parameters
-from torch_goat.training import Experiment, Interrupted, PlannedRun, Result, finished
-from torch_goat.training.folder import CURVES
 
 SEEDS = range(10)
 SEARCHED_ON = ("synergy-50", "synergy-100")  # graph 0 of these, validation nodes

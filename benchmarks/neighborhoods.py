@@ -23,10 +23,10 @@ from typing import Any
 
 import torch
 
-from torch_goat.cli.subject import by_degree, measured, named
+from torch_goat.app.cli.subject import by_degree, measured, named
+from torch_goat.experiments.information import SmallSampleWarning
+from torch_goat.experiments.information.charts import stacked_bars
 from torch_goat.files import write_atomic
-from torch_goat.information import SmallSampleWarning
-from torch_goat.information.charts import stacked_bars
 
 DATASETS = {"top2": "max", "betweenness-100": "mean", "cora-content": "mean", "citeseer": "mean", "computers": "mean"}
 """The datasets, and what of a group is taken."""

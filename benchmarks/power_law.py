@@ -79,7 +79,7 @@ def pointers(num_nodes: int, num_edges: int) -> tuple[np.ndarray, int]:
 
 
 def generate(folder: Path, num_nodes: int, num_edges: int, num_features: int = 0, seed: int = 0) -> Folder:
-    """Writes a graph into a folder, as ``torch_goat.loader.open_graph`` reads it, and opens its edges.
+    """Writes a graph into a folder, as ``torch_goat.data.loader.open_graph`` reads it, and opens its edges.
 
     Args:
         folder: Where; made if it is not there.

@@ -24,10 +24,10 @@ import torch
 from runs import run_all
 from torch import Tensor
 
-from torch_goat.datasets import load
-from torch_goat.models import ModelOptions
+from torch_goat.data.datasets import load
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.training import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
 from torch_goat.nn import GOATConv
-from torch_goat.training import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
 
 SEEDS = range(5)
 EXACT: dict[str, Any] = {"mean_residual": False, "rnn_init": "uniform"}  # as the paper has it, and not the default

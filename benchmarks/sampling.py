@@ -33,13 +33,13 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NeighborSampler as PyGNeighborSampler
 from torch_geometric.sampler import NodeSamplerInput
 
-from torch_goat.loader import CSC, NeighborSampler, neighbor_loader
-from torch_goat.models import ModelOptions, build
-from torch_goat.models.layers import Sampled
-from torch_goat.training import TrainingOptions
-from torch_goat.training.fabric import make_fabric
-from torch_goat.training.loop import Loop
-from torch_goat.training.task import Task
+from torch_goat.data.loader import CSC, NeighborSampler, neighbor_loader
+from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.models.layers import Sampled
+from torch_goat.experiments.training import TrainingOptions
+from torch_goat.experiments.training.fabric import make_fabric
+from torch_goat.experiments.training.loop import Loop
+from torch_goat.experiments.training.task import Task
 
 CLASSES = 7
 FANOUT = (25, 10)  # of training

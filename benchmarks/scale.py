@@ -29,7 +29,7 @@ from layer import WIDTH, environment, step
 from measure import megabytes, milliseconds
 
 import torch_goat
-from torch_goat.models import ModelOptions, build
+from torch_goat.experiments.models import ModelOptions, build
 from torch_goat.nn import GOATConv
 
 HEADS = 8

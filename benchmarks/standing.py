@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torch_goat import settings
-from torch_goat.recipes import Recipe, plan, read_recipe
-from torch_goat.tables import Ledger, ResultTable, collect, tabulate
-from torch_goat.tables.table import Entry, Heading
+from torch_goat.experiments.recipes import Recipe, plan, read_recipe
+from torch_goat.experiments.tables import Ledger, ResultTable, collect, tabulate
+from torch_goat.experiments.tables.table import Entry, Heading
 
 RESULTS = Path(__file__).parents[1] / "results"
 

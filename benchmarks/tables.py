@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from layer import environment
 
-from torch_goat.tabular import Tables, load_tables
+from torch_goat.data.tables import Tables, load_tables
 
 
 def write(folder: Path, nodes: int, edges: int) -> Tables:

@@ -2,7 +2,7 @@
 
     python benchmarks/traffic.py --out build/traffic
 
-Batches are drawn by ``torch_goat.loader.NeighborSampler`` from a graph of a million nodes and ten million edges whose
+Batches are drawn by ``NeighborSampler`` from a graph of a million nodes and ten million edges whose
 degrees follow a power law, and half or nine tenths of whose edges stay within communities. Every node lies on one of
 the machines. A batch belongs to the machine of its seeds. It reads a row of features of every node that it holds, and a
 list of neighbours of every node but those of the last hop; what lies elsewhere is traffic, unless every machine has a
@@ -22,7 +22,7 @@ from torch_geometric.data import Data
 from torch_geometric.sampler import NodeSamplerInput
 from tqdm import tqdm
 
-from torch_goat.loader import NeighborSampler
+from torch_goat.data.loader import NeighborSampler
 
 NODES, EDGES, MACHINES = 10**6, 10**7, 8
 COMMUNITY = 1000  # nodes

@@ -13,11 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.data import TensorAttr
 
-from torch_goat import datasets
-from torch_goat.loader import neighbor_loader
-from torch_goat.models import ModelOptions, build
-from torch_goat.models.layers import Sampled
-from torch_goat.stores import PostgresFeatureStore, PostgresGraphStore
+from torch_goat.data import datasets
+from torch_goat.data.loader import neighbor_loader
+from torch_goat.data.stores import PostgresFeatureStore, PostgresGraphStore
+from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.models.layers import Sampled
 
 
 def upload(name: str, features: PostgresFeatureStore, graph: PostgresGraphStore) -> None:

@@ -8,7 +8,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from torch_goat.datasets import load
+from torch_goat.data.datasets import load
 
 RESULTS = Path(__file__).parents[1] / "results/structure"
 

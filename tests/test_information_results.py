@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from torch_goat.datasets import NEIGHBORHOOD_TASKS
-from torch_goat.information import decompose
-from torch_goat.information.comparison import MODELS
+from torch_goat.data.datasets import NEIGHBORHOOD_TASKS
+from torch_goat.experiments.information import decompose
+from torch_goat.experiments.information.comparison import MODELS
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "information"

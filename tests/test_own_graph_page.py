@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Ended, Goat
-from tests.cli.conftest import goat as goat  # the fixture
-from torch_goat.search import defaults
+from tests.app.cli.conftest import Ended, Goat
+from tests.app.cli.conftest import goat as goat  # the fixture
+from torch_goat.experiments.search import defaults
 
 ROOT = Path(__file__).parents[1]
 README, PAGE = ((ROOT / file).read_text() for file in ("README.md", "docs/own-graph.md"))

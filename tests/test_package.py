@@ -9,29 +9,10 @@ import torch_goat
 
 PACKAGE = Path(torch_goat.__file__).parent
 # The data's way. A part imports from parts to its left, and from nowhere else in the package.
-LINE = [
-    "checks",
-    "files",
-    "settings",
-    "graph",
-    "scores",
-    "ordering",
-    "sequence",
-    "nn",
-    "models",
-    "datasets",
-    "tabular",
-    "loader",
-    "stores",
-    "training",
-    "information",
-    "recipes",
-    "search",
-    "tables",
-    "explain",
-    "report",
-    "cli",
-]
+LINE = ["files", "settings", "ops", "nn", "data", "experiments", "app"]
+
+
+MOVED = {"stores", "tables", "training"}  # entry points that keep their old address
 
 
 def imported(file: Path) -> set[str]:
@@ -55,7 +36,7 @@ def test_imports_go_leftwards(part: str) -> None:
 
 def test_every_part_stands_on_the_line() -> None:
     parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert parts - {"__init__", "__main__", "_version", "__pycache__"} == set(LINE)
+    assert parts - {"__init__", "__main__", "_version", "__pycache__"} - MOVED == set(LINE)
 
 
 def test_import_stays_light() -> None:

@@ -12,8 +12,8 @@ import pytest
 import standing
 from standing import RESULTS, recipe_of
 
-from torch_goat.recipes import finals, plan, read_recipe, trials
-from torch_goat.tables import Ledger, ResultTable
+from torch_goat.experiments.recipes import finals, plan, read_recipe, trials
+from torch_goat.experiments.tables import Ledger, ResultTable
 
 ROOT = Path(__file__).parents[1]
 

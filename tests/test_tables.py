@@ -8,11 +8,11 @@ import pytest
 import standing
 from standing import RESULTS, recipe_of
 
-from torch_goat.cli import reproduce
-from torch_goat.cli.app import run
-from torch_goat.datasets import DATASETS
-from torch_goat.recipes import finals, plan, read_recipe, settle, trials
-from torch_goat.tables import Ledger, collect, tabulate, to_markdown
+from torch_goat.app.cli import reproduce
+from torch_goat.app.cli.app import run
+from torch_goat.data.datasets import DATASETS
+from torch_goat.experiments.recipes import finals, plan, read_recipe, settle, trials
+from torch_goat.experiments.tables import Ledger, collect, tabulate, to_markdown
 
 ROOT = Path(__file__).parents[1]
 TABLES = sorted(path.stem for path in RESULTS.glob("*.jsonl"))

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from torch_goat._version import __version__
 
 if TYPE_CHECKING:
-    from torch_goat.checks import set_checks
-    from torch_goat.models import Network
-    from torch_goat.sequence.backends import backends
+    from torch_goat.experiments.models import Network
+    from torch_goat.ops.checks import set_checks
+    from torch_goat.ops.ragged_rnn.backends import backends
 
 __all__ = ["__version__", "backends", "load", "set_checks"]
-_HOMES = {"backends": "torch_goat.sequence.backends", "set_checks": "torch_goat.checks"}
+_HOMES = {"backends": "torch_goat.ops.ragged_rnn.backends", "set_checks": "torch_goat.ops.checks"}
 
 
 def __getattr__(name: str) -> Any:
@@ -35,6 +35,6 @@ def load(folder: str | Path) -> "Network":
     Args:
         folder: A run folder of ``goat train`` whose run is done.
     """
-    from torch_goat.training.load import open_run  # here, so that the layers alone import quickly
+    from torch_goat.experiments.training.load import open_run  # here, so that the layers alone import quickly
 
     return open_run(folder).network

@@ -10,8 +10,8 @@ from torch_geometric.nn import GATConv
 from tests.backends import AVAILABLE, device_of
 from tests.compare import relative_error
 from tests.graphs import small_graph
-from torch_goat.models import ModelOptions
-from torch_goat.models.layers import KINDS
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.models.layers import KINDS
 from torch_goat.nn import GOATConv
 
 N = 10

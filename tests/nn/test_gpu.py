@@ -8,7 +8,7 @@ import torch
 import torch_goat
 from tests.compare import assert_close, relative_error, with_gradients
 from torch_goat.nn import GOATConv
-from torch_goat.sequence import weighted_mean
+from torch_goat.ops.weighted_mean import weighted_mean
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -149,7 +149,7 @@ def test_a_cuda_graph_needs_the_edges_to_be_known() -> None:
 
 
 def test_auto_takes_triton() -> None:
-    from torch_goat.sequence.backends import _choose
+    from torch_goat.ops.ragged_rnn.backends import _choose
 
     assert torch_goat.backends()["triton"].available
     assert _choose("auto", "cuda", torch.float32, 8) == "triton"

@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from torch_goat.nn.goat_conv import GOATConv
-from torch_goat.ordering import Ordering
+from torch_goat.nn.ordering import Ordering
 
 
 class GOAT(BasicGNN):

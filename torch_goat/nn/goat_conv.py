@@ -10,12 +10,21 @@ from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
 from torch_geometric.nn.inits import zeros
 
-from torch_goat.checks import check_features
-from torch_goat.graph import Neighborhoods, derived, keep_random, keep_top, neighborhoods, to_edges
+from torch_goat.nn.attention import build_attention
 from torch_goat.nn.dropout import dropout as drop
-from torch_goat.ordering import Ordering, remember_order, sort_tokens
-from torch_goat.scores import build_attention, coefficients, run_sizes
-from torch_goat.sequence import PackedRNN, RaggedRNN, weighted_mean
+from torch_goat.nn.ordering import Ordering
+from torch_goat.nn.packed_rnn import PackedRNN
+from torch_goat.nn.ragged_rnn import RaggedRNN
+from torch_goat.ops.adjacency import to_edges
+from torch_goat.ops.checks import check_features
+from torch_goat.ops.coefficients import coefficients
+from torch_goat.ops.memory import derived
+from torch_goat.ops.neighborhoods import Neighborhoods, neighborhoods
+from torch_goat.ops.places import remember_order
+from torch_goat.ops.segments import run_sizes
+from torch_goat.ops.selection import keep_random, keep_top
+from torch_goat.ops.sort import sort_tokens
+from torch_goat.ops.weighted_mean import weighted_mean
 
 # What the paper's equations do not have, and what stands for it there.
 _BEYOND_THE_PAPER: dict[str, Any] = {
@@ -66,7 +75,7 @@ class GOATConv(MessagePassing):
             module that maps target states ``[E, heads, out_channels]``, source states of the same shape and edge
             features ``[E, edge_dim]`` (or ``None``) to scores ``[E, heads]``.
         rnn: ``"lstm"``, ``"gru"``, ``"rnn"``, or a factory ``(in_channels, out_channels) -> module`` of sequence
-            models that read a ``PackedSequence`` (slower; see :class:`~torch_goat.sequence.PackedRNN`).
+            models that read a ``PackedSequence`` (slower; see :class:`~torch_goat.nn.packed_rnn.PackedRNN`).
         bidirectional: Whether a built-in RNN reads from both ends. A factory decides for itself.
         max_neighbors: The most neighbours that are read besides the node itself; all of them if ``None``. The softmax
             runs over what is kept.

@@ -9,7 +9,7 @@ from torch_geometric.nn.dense.linear import Linear
 
 from torch_goat.nn.dropout import dropout as drop
 from torch_goat.nn.goat_conv import GOATConv
-from torch_goat.ordering import Ordering
+from torch_goat.nn.ordering import Ordering
 
 
 class GOATNet(Module):

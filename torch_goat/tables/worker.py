@@ -1,66 +1,8 @@
-"""Runs a table without the command line: ``python -m torch_goat.tables.worker table2 --search 20``.
+"""``python -m torch_goat.tables.worker``: runs a table; see :mod:`torch_goat.experiments.tables.worker`."""
 
-Needs PyTorch, PyG and Lightning Fabric alone, so that a machine where nothing can be installed can do all of a search:
-the trials, the finals and the runs of what they chose. What is done is kept in ``OUT/TABLE.jsonl``, which another
-machine shows with ``goat reproduce TABLE --out OUT --collect``; progress is plain lines.
-"""
-
-import argparse
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
-from torch_goat.datasets.raw import data_folder
-from torch_goat.recipes import find_recipe
-from torch_goat.tables.collect import collect
-from torch_goat.tables.folder import TableFolder, asked_cells, begun_recipe, beside
-from torch_goat.training import PlannedRun, RunError
-from torch_goat.training.interrupt import stopping_after
-from torch_goat.training.jobs import why_failed
-from torch_goat.training.worker import add_arguments, run
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is missing; 0 if all of it is done, 1 if something failed, 2 for wrong usage, 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser(
-        prog="python -m torch_goat.tables.worker", description="Run what is missing of a table, several runs at a time."
-    )
-    parser.add_argument("table", metavar="TABLE", help="a table of the paper, or a recipe such as my.toml")
-    parser.add_argument("--only", default="", metavar="ROWS", help="rows to run, by comma")
-    parser.add_argument("--datasets", default="", metavar="COLUMNS", help="columns to run, by comma")
-    parser.add_argument("--search", type=int, default=0, metavar="TRIALS", help="search the settings of every cell")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="the folder of all (default: results)")
-    add_arguments(parser)
-    options = parser.parse_args(arguments)
-
-    def do(runs: Sequence[PlannedRun]) -> list[str]:
-        return why_failed(runs, run(runs, options))
-
-    try:
-        path = find_recipe(options.table)
-        recipe = begun_recipe(path, options.out / path.stem, options.search)
-        _, _, cells = asked_cells(recipe, options.only, options.datasets)
-        place = None if options.data_dir is None else data_folder(options.data_dir)
-        table = TableFolder(recipe, options.out / path.stem, data_dir=place)
-        lacking = table.lacking(cells)
-        cells = {cell for cell in cells if cell[1] not in lacking}
-        try:
-            with stopping_after(options.seconds):
-                failures = table.run(cells, do)
-        finally:  # also after Ctrl-C
-            table.keep()
-    except (ValueError, OSError, RunError) as error:
-        parser.error(str(error))
-    except KeyboardInterrupt as error:
-        print(f"worker: {str(error) or 'stopped.'}", file=sys.stderr)
-        return 130
-    problems = collect((run for run in table.runs if (run.row, run.column) in cells), table.ledger).problems
-    failures += problems.values()
-    for sentence in [*lacking.values(), *failures]:
-        print(f"worker: {sentence}", file=sys.stderr)
-    print(f"The results are in {beside(table.folder, '.jsonl')}; {len(table.missing(cells))} runs are missing.")
-    return 1 if failures else 0
-
+from torch_goat.experiments.tables.worker import main
 
 if __name__ == "__main__":
     sys.exit(main())

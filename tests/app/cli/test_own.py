@@ -1,0 +1,338 @@
+import csv
+import io
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.app.cli.conftest import Goat
+from tests.data.tables.files import EDGES, NODES, write
+from torch_goat import settings
+from torch_goat.app.cli.own import Trained, verdict
+from torch_goat.experiments.training import Experiment, Result, TrainingOptions
+
+FAST = ["--set", "epochs=3", "--set", "hidden_channels=4", "--device", "cpu"]
+TABLES = ["nodes.csv", "edges.csv", "--target", "label"]
+VILLAGE = Path(__file__).parents[3] / "examples" / "village"
+
+
+@pytest.fixture
+def tables(goat: Goat, tmp_path: Path) -> list[str]:
+    write(tmp_path)
+    return TABLES
+
+
+def test_what_was_read_is_shown_and_one_model_is_trained(goat: Goat, tables: list[str]) -> None:
+    ended = goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
+    assert ended.code == 0, ended.err
+    assert ", ..." not in ended.out
+    rows = {line.split()[0]: line.split()[1:] for line in ended.out.splitlines() if " nodes " in f"{line} "}
+    assert rows["age"][:3] == ["nodes", "number", "standardised"]
+    for column in json.loads(Path("run/schema.json").read_text())["nodes"]:
+        assert ("indicator" in rows[column["name"]]) is column["missing"]
+    assert rows["town"][:2] == ["nodes", "category"]
+    assert rows["member"][:2] == ["nodes", "flag"]
+    assert "10 nodes, 10 undirected edges" in ended.out
+    assert "2 classes (training nodes: no: 3, yes: 3)" in ended.out
+    assert "Split: random, 6 training, 2 validation and 2 test nodes" in ended.out
+    assert "goat predict run nodes.csv edges.csv -o predictions.csv" in ended.out
+    found = settings.read(Experiment, Path("run/config.toml"))
+    assert found.tables is not None
+    assert (found.tables.target, found.split, found.model.name) == ("label", "random", "gcn")
+    again = goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
+    assert "It was done before" in again.out
+    assert "own" not in goat("runs", ".").err
+
+
+def test_a_run_goes_on_from_its_settings(goat: Goat, tables: list[str]) -> None:
+    goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
+    ended = goat("train", "--recipe", "run/config.toml", "--out", "copy", "--device", "cpu")
+    assert ended.code == 0, ended.err
+    assert (Path("run/model.safetensors").read_bytes()) == Path("copy/model.safetensors").read_bytes()
+    ended = goat("train", *tables, "--recipe", "run/config.toml", "--out", "other", "--device", "cpu", "--seed", "4")
+    assert settings.read(Experiment, Path("other/config.toml")).seed == 4
+
+
+def test_tables_take_the_place_of_the_arrays_in_a_recipe(goat: Goat, tables: list[str]) -> None:
+    recipe = Experiment("arrays", graph="nowhere", graph_digest="0", training=TrainingOptions(epochs=2))
+    Path("recipe.toml").write_text(settings.dumps(recipe))
+    ended = goat("train", *tables, "--recipe", "recipe.toml", "--out", "run", "--device", "cpu")
+    assert ended.code == 0, ended.err
+    found = settings.read(Experiment, Path("run/config.toml"))
+    assert (found.graph, found.graph_digest) == ("", None)
+    assert Path("run/schema.json").exists()
+    with pytest.raises(ValueError, match="tables and graph = 'nowhere' exclude each other"):
+        replace(found, graph="nowhere")
+
+
+def test_other_data_are_named_before_what_follows_from_them(goat: Goat, tables: list[str]) -> None:
+    """Other classes may weigh in another way, and a digest says nothing to anybody."""
+    folder = ["--model", "gcn", *FAST, "--out", "run"]
+    assert goat("train", *tables, *folder).code == 0
+    other = goat("train", *tables[:2], "--target", "town", *folder).err
+    assert "run holds another experiment (tables.target = 'label' there, 'town' here); choose another" in other
+    Path("nodes.csv").write_text(NODES.replace("30", "31"))
+    changed = goat("train", *tables, *folder).err
+    assert "run holds another experiment (the tables have changed since); choose another folder." in changed
+
+
+def test_predict_writes_a_file_and_replaces_none_unasked(goat: Goat, tables: list[str]) -> None:
+    goat("train", *tables, "--model", "gcn", *FAST, "--out", "run")
+    ended = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
+    assert ended.code == 0, ended.err
+    rows = list(csv.DictReader(Path("out.csv").read_text().splitlines()))
+    truth = [line.rpartition(",")[2] for line in NODES.splitlines()[1:]]
+    good = sum(row["prediction"] == true for row, true in zip(rows, truth, strict=True))
+    assert f"{good} of the 10 nodes whose class the table gives are predicted as there" in ended.err
+    Path("out.csv").write_text("mine")
+    refused = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
+    assert refused.code == 2
+    assert "out.csv is there already" in refused.err
+    assert Path("out.csv").read_text() == "mine"
+    assert goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv", "--force").code == 0
+    assert Path("out.csv").read_text() == goat("predict", "run", "nodes.csv", "edges.csv").out
+
+
+def test_an_exported_dataset_trains_and_predicts(goat: Goat) -> None:
+    ended = goat("datasets", "export", "betweenness-100", "graph")
+    assert "goat train graph" in ended.out
+    assert goat("datasets", "export", "betweenness-100", "graph").code == 2
+    assert goat("datasets", "export", "betweenness-100", "graph", "--force").code == 0
+    ended = goat("train", "graph", "--model", "gcn", *FAST, "--out", "run")
+    assert ended.code == 0, ended.err
+    assert "Split: column, 60 training, 20 validation and 20 test nodes" in ended.out
+    assert "mean absolute error on the 100 nodes" in goat("predict", "run", "graph", "-o", "out.csv").err
+    assert goat("train", "graph", "--fractions", "0.5,0.25,0.25", "--model", "mlp", *FAST, "--out", "b").code == 0
+    found = settings.read(Experiment, Path("b/config.toml")).tables
+    assert found is not None
+    assert (found.split, found.train) == ("random", 0.5)
+
+
+def test_without_a_model_three_are_compared_on_the_same_splits(goat: Goat, tables: list[str]) -> None:
+    fast = ["--set", "epochs=2", "--device", "cpu", "--repeats", "2"]
+    ended = goat("train", *tables, *fast, "--out", "all")
+    assert ended.code == 0, ended.err
+    assert {path.name for path in Path("all").iterdir()} == {
+        f"{model}-{repeat}" for model in ("goat", "gat", "sage-mean") for repeat in range(2)
+    }
+    results = {path.name: Result.from_json((path / "result.json").read_text()) for path in Path("all").iterdir()}
+    means = {
+        model: sum(results[f"{model}-{repeat}"].metrics["val"]["accuracy"] for repeat in range(2)) / 2
+        for model in ("goat", "gat", "sage-mean")
+    }
+    names = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE (mean)"}
+    winner = max(means, key=lambda model: means[model])
+    alone = list(means.values()).count(means[winner]) == 1
+    assert f"{names[winner]} {'wins on the validation nodes' if alone else 'is taken'}." in ended.out
+    best = ended.out.split("The best run is in ")[1].split()[0]
+    assert best in {f"all/{winner}-{repeat}" for repeat in range(2)}
+    value = results[Path(best).name].metrics["val"]["accuracy"]
+    assert value == max(results[f"{winner}-{repeat}"].metrics["val"]["accuracy"] for repeat in range(2))
+    configs = [settings.read(Experiment, path / "config.toml") for path in sorted(Path("all").iterdir())]
+    assert {(one.index, one.seed) for one in configs} == {(0, 0), (1, 1)}
+    assert len({one.tables for one in configs}) == 1
+    recorded = {one.model.name: one.training.record_orderings for one in configs}
+    assert recorded == {"goat": (0,), "gat": (), "sage-mean": ()}  # of those epochs that two leave
+    assert "Kendall's tau of the order with that of another epoch" in goat("explain", "all/goat-0", "--node", "a").out
+    for command in (f"predict {best}", "explain all/goat-", "report all "):
+        assert f"  goat {command}" in ended.out
+
+
+@pytest.mark.parametrize(
+    ("val", "test", "text"),
+    [
+        ([0.5, 0.7], [0.5, 0.25], "GAT wins on the validation nodes. On the test nodes it is behind GOAT by 0.25"),
+        ([0.7, 0.5], [0.5, 0.25], "GOAT wins on the validation nodes. On the test nodes it is ahead of GAT by 0.25"),
+        ([0.7, 0.7], [0.25, 0.5], "GOAT and GAT are level on the validation nodes; GOAT is taken. On the test nodes "),
+        ([0.5, 0.7], [0.5, 0.5], "GAT wins on the validation nodes. On the test nodes it is level with GOAT in acc"),
+    ],
+)
+def test_what_is_equal_is_not_called_a_win(val: list[float], test: list[float], text: str) -> None:
+    runs = {}
+    for model, of_val, of_test in zip(("goat", "gat"), val, test, strict=True):
+        metrics = {"val": {"accuracy": of_val}, "test": {"accuracy": of_test}}
+        result = Result(metrics, 1, 1, "epochs", 1.0, 1.0, 0, "cpu", {}, "")
+        runs[model] = [Trained(model, Path(model), result)] * 3
+    ahead = 3 if "ahead of" in text else 0
+    assert verdict(runs, "accuracy").startswith(text)
+    assert verdict(runs, "accuracy").endswith(f"in accuracy (ahead in {ahead} of 3).")
+
+
+def test_orders_that_are_asked_for_are_those_of_goat(goat: Goat, tables: list[str]) -> None:
+    ended = goat("train", *tables, *FAST, "--set", "record_orderings=[1,3]", "--repeats", "1", "--out", "all")
+    assert ended.code == 0, ended.err
+    assert sorted(path.name for path in Path("all").glob("*/orderings/*")) == [
+        "epoch-1-layer-1.safetensors",
+        "epoch-3-layer-1.safetensors",
+    ]
+
+
+def test_a_graph_without_edges_is_explained_and_reported(goat: Goat, tmp_path: Path) -> None:
+    write(tmp_path, edges="source,target\n")
+    trained = goat("train", "nodes.csv", "edges.csv", "--target", "label", "--model", "goat", *FAST, "--out", "run")
+    assert trained.code == 0, trained.err
+    assert "0 neighbours" in goat("explain", "run", "--node", "a").out
+    assert goat("report", "run", "-o", "report.html").code == 0
+    assert "there is no order to compare" in Path("report.html").read_text()
+
+
+def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_read_them(
+    goat: Goat, tables: list[str], tmp_path: Path
+) -> None:
+    write(tmp_path, NODES.replace("b,40,Bonn,0,no", "b,40,Bonn,0,yes").replace("d,20,Bonn,0,no", "d,20,Bonn,0,yes"),
+          EDGES.replace("\n", ",1.5\n").replace("target,1.5", "target,weight"))  # fmt: skip
+    ended = goat("train", *tables, "--edge-features", "--repeats", "1", "--set", "epochs=2", "--out", "all")
+    assert ended.code == 0, ended.err
+    assert "the classes are unbalanced" not in ended.out  # 4 to 2
+    assert "GraphSAGE reads no edge features" in ended.out
+    reads = {name: settings.read(Experiment, Path(f"all/{name}-0/config.toml")).tables for name in ("gat", "sage-mean")}
+    assert [one is not None and one.edge_features for one in reads.values()] == [True, False]
+    lines = [f"n{number},{number},{'rare' if number % 5 == 0 else 'often'}" for number in range(40)]
+    write(tmp_path, "\n".join(["id,x,label", *lines]), "source,target\nn0,n1\n")
+    ended = goat("train", *tables, "--model", "gcn", *FAST, "--out", "weighted")
+    assert "the classes are unbalanced" in ended.out
+    assert settings.read(Experiment, Path("weighted/config.toml")).training.class_weights
+    result = json.loads(Path("weighted/result.json").read_text())["metrics"]["val"]
+    assert f" macro_f1 {result['macro_f1']:.4f} " in " ".join(goat("runs", "weighted").out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["nodes.csv", "edges.csv"], 2, "name the column of the nodes to predict with --target"),
+        (["nodes.csv", "--target", "label"], 1, "has nodes alone; name the file of the edges"),
+        (["none.csv", "edges.csv", "--target", "label"], 1, "none.csv cannot be read: no such file"),
+        (["nodes.csv", "edges.csv", "--target", "label", "--task", "guess"], 2, "task = 'guess' is impossible"),
+        (["nodes.csv", "edges.csv", "--target", "label", "--split", "paper"], 2, "--split is of named datasets"),
+        (["nodes.csv", "edges.csv", "--target", "label", "--fractions", "1,2"], 2, "must be three shares"),
+        (["nodes.csv", "edges.csv", "--target", "label", "--fractions", "0.5,0.4,0.3"], 2, "must add up to 1"),
+        (["nodes.csv", "edges.csv", "--target", "label", "--model", "goatt"], 2, "did you mean 'goat'?"),
+        (
+            [*TABLES, "--set", "heads=4"],
+            2,
+            "(sage-mean -> sage-mean); leave it out. Every model of a comparison takes it;",
+        ),
+        ([*TABLES, "--set", "epohs=4"], 2, "goat: unknown key 'epohs'; did you mean 'epochs'?\n"),
+        ([*TABLES, "--split-column", "town", "--fractions", "0.5,0.25,0.25"], 2, "town and --fractions exclude each"),
+        ([*TABLES, "--split-column", "town", "--time-column", "age"], 2, "town and --time-column exclude each other"),
+        ([*TABLES, "--model", "gcn", "--repeats", "5"], 2, "--repeats 5 is of a comparison of models"),
+        ([*TABLES, "--recipe", "x.toml", "--repeats", "5"], 2, "leave it or --recipe out"),
+        (["cora", "--target", "label"], 2, "--target is for a graph of yours; name its files first"),
+        (["cora", "--repeats", "5"], 2, "--repeats is for a graph of yours"),
+        (["corra"], 2, "did you mean 'cora'?"),
+        (["tables/coraa"], 2, "there is no file or folder 'tables/coraa'"),
+        (["coraa", "--target", "label"], 2, "there is no file or folder 'coraa'"),
+    ],
+)
+def test_wrong_usage_is_one_sentence(
+    goat: Goat, tables: list[str], arguments: list[str], code: int, message: str
+) -> None:
+    ended = goat("train", *arguments)
+    assert (ended.code, ended.err.count("\n")) == (code, 1)
+    assert message in ended.err
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("model", [["--model", "gcn"], []])
+@pytest.mark.parametrize("assignment", ["target=member", "tables.directed=true"])
+def test_what_was_read_cannot_be_set_afterwards(
+    goat: Goat, tables: list[str], model: list[str], assignment: str
+) -> None:
+    ended = goat("train", *tables, *model, "--set", assignment)
+    assert ended.code == 2
+    assert ended.err == (
+        f"goat: --set {assignment} would read the graph in another way; use --target, --directed and the other options "
+        "of a graph of yours.\n"
+    )
+    assert not Path("runs").exists()
+
+
+@pytest.mark.parametrize("command", [["train"], ["pid"]])
+def test_a_split_has_no_negative_number(goat: Goat, tables: list[str], command: list[str]) -> None:
+    ended = goat(*command, *tables, "--index", "-1")
+    assert ended.code == 2
+    assert "'--index'" in ended.err
+    assert "greater than or equal to 0" in ended.err
+
+
+def test_the_command_line_takes_the_place_of_a_folders_split(goat: Goat, tmp_path: Path) -> None:
+    write(tmp_path)
+    parts = ["train"] * 4 + ["val"] * 3 + ["test"] * 3
+    lines = NODES.splitlines()
+    nodes = [f"{lines[0]},part,year", *(f"{line},{part},2001" for line, part in zip(lines[1:], parts, strict=True))]
+    nodes = [line.replace("2001", str(2000 + number)) for number, line in enumerate(nodes)]
+    Path("nodes.csv").write_text("\n".join(nodes))
+    for said, given in (("time_column = 'year'", "part"), ("split_column = 'part'", "year")):
+        Path("graph.toml").write_text(f"nodes = 'nodes.csv'\nedges = 'edges.csv'\ntarget = 'label'\n{said}\n")
+        option, split = ("--split-column", "column") if given == "part" else ("--time-column", "time")
+        ended = goat("train", ".", option, given, "--model", "gcn", *FAST, "--out", f"by-{given}")
+        assert ended.code == 0, ended.err
+        assert f"Split: {split}," in ended.out
+
+
+def test_the_example_is_what_its_script_draws(tmp_path: Path) -> None:
+    names: dict = {"__name__": "make", "__file__": str(tmp_path / "make.py")}
+    exec((VILLAGE / "make.py").read_text(), names)
+    names["write"](tmp_path)
+    for name in ("nodes.csv", "edges.csv"):
+        assert (tmp_path / name).read_bytes() == (VILLAGE / name).read_bytes()
+
+
+def test_a_damaged_run_is_one_sentence_that_names_the_file(goat: Goat, tables: list[str]) -> None:
+    goat("train", *tables, "--model", "goat", *FAST, "--out", "run")
+    files = ["config.toml", "result.json", "schema.json", "model.safetensors", "metrics.csv"]
+    for name in [*files, "orderings/epoch-0-layer-1.safetensors"]:
+        path = Path("run") / name
+        whole = path.read_bytes()
+        for content in (b"", b"\x80\x04rubbish", whole[: len(whole) // 2]):
+            path.write_bytes(content)
+            ended = goat("report", "run", "-o", "out.html")
+            assert (ended.code, ended.err.count("\n")) == (1, 1), ended.err
+            assert f" is damaged ({name}: " in ended.err
+            if name == "model.safetensors":
+                ended = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
+                assert f"the run folder run is damaged ({name}: " in ended.err
+        path.write_bytes(whole)
+    assert not Path("out.html").exists()
+    assert not Path("out.csv").exists()
+    shutil.rmtree("run")
+    assert "run is no run folder" in goat("predict", "run", "nodes.csv", "edges.csv").err
+
+
+def test_small_and_many_targets_are_shown(goat: Goat, tmp_path: Path) -> None:
+    lines = [f"n{number},{number},{(number % 7) * 1e-7}" for number in range(30)]
+    ring = "".join(f"n{number},n{(number + 1) % 30}\n" for number in range(30))
+    write(tmp_path, "\n".join(["id,x,label", *lines]), f"source,target\n{ring}")
+    ended = goat("train", *TABLES, "--model", "goat", *FAST, "--out", "run")
+    assert ended.code == 0, ended.err
+    for shown in (ended.out, goat("runs", ".").out, goat("explain", "run", "--node", "n3").out):
+        assert "0.0000" not in shown
+        assert "e-" in shown
+    lines = [f"n{number},{number},c{number % 25}" for number in range(100)]
+    write(tmp_path, "\n".join(["id,x,label", *lines]), f"source,target\n{ring}")
+    assert ", ...)." in goat("train", *TABLES, "--model", "gcn", *FAST, "--out", "many").out
+
+
+def test_letters_that_the_output_cannot_hold(
+    goat: Goat, tables: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, NODES.replace("a,30", "ж,30"), EDGES.replace("a,b", "ж,b").replace("j,a", "j,ж"))
+    assert goat("train", *tables, "--model", "gcn", *FAST, "--out", "run").code == 0
+
+    def ascii_only(*arguments: str) -> tuple[int, bytes, str]:
+        printed = io.BytesIO()
+        stream = io.TextIOWrapper(printed, encoding="ascii", write_through=True)  # which closes what it wraps
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stream)
+            ended = goat(*arguments)
+        return ended.code, printed.getvalue(), ended.err
+
+    code, printed, error = ascii_only("predict", "run", "nodes.csv", "edges.csv")
+    assert (code, printed) == (2, b"")
+    assert "cannot hold 'ж'; write the predictions to a file with --out FILE." in error
+    code, printed, error = ascii_only("explain", "run", "--node", "b")
+    assert (code, error) == (0, "")
+    assert b" ? " in printed

@@ -1,0 +1,156 @@
+import re
+from pathlib import Path
+
+import pytest
+
+from torch_goat.app.cli.app import run
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def goat(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        run(["pid", *arguments])
+    out, err = capsys.readouterr()
+    return int(ended.value.code or 0), out, err
+
+
+def test_xor_is_a_bit_of_synergy_and_a_model_captures_it(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = goat(capsys, "xor", "--models", "gin,sage-mean")
+    assert code == 0, err
+    assert "synergy            1.000 bit" in out
+    assert "synergy 1.0 bit of 1.0 bit" in out
+    captured = {
+        line.split()[0]: float(line.split()[1]) for line in out.splitlines() if line.strip().startswith(("gin", "sage"))
+    }
+    assert set(captured) == {"gin", "sage-mean"}
+    assert captured["gin"] > 0.5  # a network on a sum counts, and parity is in the count
+    assert Path("pid-xor.png").stat().st_size > 1000
+    code, _, err = goat(capsys, "xor", "--models", "none")
+    assert code == 2
+    assert "pid-xor.png is there already" in err
+
+
+def test_half_synergy_on_a_tree(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = goat(capsys, "synergy-50-tree", "--models", "none", "--chart", "a.svg")
+    assert code == 0, err
+    assert "redundancy 0.5, synergy 0.5 bit of 1.0 bit" in out
+    assert "captured" not in out
+    assert Path("a.svg").exists()
+
+
+def test_real_labels_are_binned_and_a_small_sample_is_said_to_be_small(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = goat(capsys, "betweenness-100", "--target-bins", "4", "--bins", "3", "--groups", "random")
+    assert code == 0, err
+    assert "a neighbour is known by its degree" in out
+    assert "Warning: the sample is small for its alphabet: 100 samples" in out
+    assert "cannot be told from chance" in out  # degrees of neighbours say little of betweenness
+
+
+def test_the_learned_order(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch_goat.app.cli import subject
+
+    monkeypatch.setattr(subject, "ORDER_EPOCHS", 2)
+    code, out, err = goat(capsys, "top2", "--groups", "order", "--pool", "max", "--bins", "3")
+    assert code == 0, err
+    assert "groups order" in out
+
+
+def test_the_first_command_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    (command,) = re.findall(r"```sh\ngoat pid (examples.*)\n```", (ROOT / "docs" / "information.md").read_text())
+    Path("examples").symlink_to(ROOT / "examples")
+    code, out, err = goat(capsys, *command.split())
+    assert code == 0, err
+    assert "240 nodes, groups features" in out
+    assert Path("pid-village.png").exists()
+
+
+@pytest.fixture
+def tables() -> list[str]:
+    """Tables whose hubs join if one of two leaves is old and not both are; two hubs say nothing of it."""
+    nodes, edges = ["id,age,joins"], ["source,target"]
+    for number in range(80):
+        first, second = number % 2, number // 2 % 2
+        label = "" if number < 2 else "yes" if first != second else "no"
+        nodes += [f"h{number},50,{label}", f"y{number},{10.5 + first},", f"o{number},{90.5 + second},"]
+        edges += [f"h{number},y{number}", f"h{number},o{number}"]
+    Path("nodes.csv").write_text("\n".join(nodes))
+    Path("edges.csv").write_text("\n".join(edges))
+    return ["nodes.csv", "edges.csv", "--target", "joins"]
+
+
+def test_a_graph_of_ones_own(capsys: pytest.CaptureFixture[str], tables: list[str]) -> None:
+    code, out, err = goat(capsys, *tables, "--bins", "4", "--chart", "a.png", "--models", "gin")
+    assert code == 0, err
+    assert "240 nodes, 160 undirected edges" in out
+    assert "162 nodes have no 'joins'" in out
+    assert "78 nodes, groups features" in out  # those with a label
+    assert "2 x 2 x 2 symbols" in out
+    synergy = next(line.split() for line in out.splitlines() if line.split()[:1] == ["synergy"])
+    assert float(synergy[1]) == pytest.approx(1, abs=0.1)
+    assert "Captured by models on the test nodes" in out
+    assert Path("a.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "a.png is there already"),
+        (["--groups", "roles"], "needs a task of known information"),
+        (["--target-bins", "2"], "has classes; leave it out"),
+        (["--target", "wishes"], "wishes"),
+        (["--target", "age", "--models", "gin"], "has real labels; leave --models out"),
+    ],
+)
+def test_what_a_graph_of_ones_own_does_not_allow(
+    capsys: pytest.CaptureFixture[str], tables: list[str], arguments: list[str], message: str
+) -> None:
+    Path("a.png").touch()
+    chart = ["--chart", "b.png" if arguments else "a.png"]
+    code, _, err = goat(capsys, *tables, *arguments, *chart)
+    assert code in (1, 2)
+    assert message in err
+    assert "Traceback" not in err
+    assert {path.name for path in Path().iterdir()} == {"nodes.csv", "edges.csv", "a.png"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["xo"], "there is no dataset 'xo'"),
+        (["tables/xo"], "there is no file or folder 'tables/xo'"),
+        (["xor", "--groups", "role"], "there is no --groups role; did you mean 'roles'?"),
+        (["top2", "--groups", "roles"], "needs a task of known information, but top2 is none"),
+        (["xor", "--models", "gim"], "there is no model 'gim'; did you mean 'gin'?"),
+        (["xor", "--models", "goat"], "there is no model 'goat'; there are goat-lstm, goat-gru, goat-rnn."),
+        (["betweenness-100", "--models", "gin"], "betweenness-100 has real labels"),
+        (["betweenness-100", "--groups", "order"], "betweenness-100 has real labels"),
+        (["xor", "--values", "size"], "there is no --values size; known are degree, features."),
+        (["xor", "--measure", "brojo"], "there is no --measure brojo; did you mean 'broja'?"),
+        (["top2", "--pool", "sum"], "there is no --pool sum; known are max, mean."),
+        (["xor", "--bins", "3"], "--bins 3 has nothing to cut"),
+        (["top2", "--target-bins", "3"], "--target-bins 3 is for real labels, but top2 has classes"),
+        (["xor", "--index", "10"], "xor has indices 0 to 9"),
+        (["xor", "--chart", "chart.gif"], "must end in .png, .svg or .pdf"),
+        (["top2", "--target", "label"], "--target is for a graph of yours"),
+        (["top2", "--bins", "400"], "the alphabet is too large for the sample"),
+    ],
+)
+def test_wrong_usage_is_a_sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
+    code, _, err = goat(capsys, *arguments)
+    assert code in (1, 2)
+    assert message in err
+    assert "raceback" not in err
+    assert not list(Path().iterdir())
+
+
+def test_a_graph_whose_neighbours_tell_nothing(capsys: pytest.CaptureFixture[str], tables: list[str]) -> None:
+    Path("edges.csv").write_text("source,target\n")
+    code, _, err = goat(capsys, *tables)
+    assert code == 2
+    assert "choose other groups or a graph with more edges." in err

@@ -1,0 +1,308 @@
+import csv
+import json
+import urllib.request
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from tests.experiments.recipes.recipes import TINY, write
+from torch_goat import settings
+from torch_goat.app.cli import reproduce
+from torch_goat.app.cli.app import run
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.recipes import RECIPES, plan, read_recipe
+from torch_goat.experiments.training import Event, Experiment, train
+from torch_goat.experiments.training.worker import main as worker
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def goat(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Runs the command line in this process, in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*arguments: str) -> Ended:
+        with pytest.raises(SystemExit) as ended:
+            run(arguments)
+        code = ended.value.code
+        return Ended(0 if code is None else code, *capsys.readouterr())
+
+    return call
+
+
+@pytest.fixture
+def done(tmp_path: Path) -> dict[tuple[str, str], list[float]]:
+    """The runs of the tiny recipe in ``results/tiny``; their test metrics as their files have them."""
+    metrics: dict[tuple[str, str], list[float]] = {}
+    for one in plan(read_recipe(write(tmp_path))):
+        folder = tmp_path / "results/tiny" / one.folder
+        train(one.experiment, folder, device="cpu")
+        test = json.loads((folder / "result.json").read_text())["metrics"]["test"]
+        metrics.setdefault((one.row, one.column), []).append(test["mse"] if one.column == "size" else test["accuracy"])
+    return metrics
+
+
+def no_training(*arguments: object, **options: object) -> list[Event]:
+    raise AssertionError("nothing was to be run")
+
+
+def test_tables_are_listed(goat) -> None:
+    ended = goat("reproduce")
+    assert ended.code == 0
+    for name in (*RECIPES, "goat-fixed-100", "lastfm-asia", "Heterophilous graphs"):
+        assert name in ended.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["tabel2"], "there is no table 'tabel2'; did you mean 'table2'"),
+        (["mine.toml"], "there is no recipe mine.toml"),
+        (["table2", "--only", "goat-lstm,gaat"], "there is no row 'gaat'; did you mean 'gat'?"),
+        (["table2", "--datasets", "coraa"], "there is no column 'coraa'; did you mean 'cora'?"),
+        (["table2", "--format", "latx"], "there is no format 'latx'; did you mean 'latex'?"),
+        (["table2", "--settings", "gat"], "--settings gat is no ROW=FILE"),
+        (["table2", "--settings", "gat=none.toml"], "--settings gat=none.toml is no ROW=FILE with a file that exists."),
+        (["table2", "--precision", "32"], "there is no precision '32'"),
+        (["tiny.toml"], "tiny.toml: [training]: unknown key 'epoch'; did you mean 'epochs'?"),
+        (["table1", "--plan-only", "tiny.toml"], "tiny.toml is there already"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2_and_a_sentence(arguments: list[str], text: str, goat, tmp_path: Path) -> None:
+    write(tmp_path, TINY.replace("epochs", "epoch"))
+    ended = goat("reproduce", *arguments)
+    assert ended.code == 2
+    assert ended.err.startswith("goat: ")
+    assert text in ended.err
+    assert not (tmp_path / "results").exists()
+
+
+def test_what_is_done_is_shown_beside_the_paper_and_not_run_again(
+    goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduce, "run_plan", no_training)
+    ended = goat("reproduce", "tiny.toml")
+    assert ended.code == 0, ended.err
+    assert ended.err == ""
+    lines = [" ".join(line.split()) for line in ended.out.splitlines()]
+    size, pooling = np.array(done["gcn", "size"]), 100 * np.array(done["gcn", "pooling"])
+    ours = f"GCN {size.mean():.4f} ± {size.std(ddof=1):.4f} {pooling.mean():.2f} ± {pooling.std(ddof=1):.2f}"
+    paper = f"paper 0.0135 ± 0.0067 ({size.mean() - 0.0135:+.4f}) paper 57.35 ± 4.13 ({pooling.mean() - 57.35:+.2f})"
+    assert ours in lines
+    assert paper.replace("-", "−") in lines
+    assert "The whole table is in results/tiny.md, .tex and .csv." in lines
+
+    with open(tmp_path / "results/tiny.csv", newline="") as file:
+        for record in csv.DictReader(file):
+            unit = 1 if record["metric"] == "MSE" else 100
+            expected = [unit * value for value in done[record["row"], record["column"]]]
+            assert float(record["mean"]) == pytest.approx(np.mean(expected), rel=1e-12)
+            assert float(record["std"]) == pytest.approx(np.std(expected, ddof=1), rel=1e-9)
+
+
+def test_files_hold_the_whole_table_and_the_output_what_was_asked_for(
+    goat, done: dict[tuple[str, str], list[float]], tmp_path: Path
+) -> None:
+    for name, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv")):
+        assert goat("reproduce", "tiny.toml", "--collect", "--format", name).out == (
+            (tmp_path / "results/tiny").with_suffix(f".{ending}").read_text(encoding="utf-8")
+        )
+    part = goat("reproduce", "tiny.toml", "--collect", "--only", "gat", "--datasets", "pooling", "--format", "csv").out
+    (record,) = csv.DictReader(part.splitlines())
+    assert (record["row"], record["column"], record["baseline"]) == ("gat", "pooling", "gcn")
+    assert "gat-relu" in (tmp_path / "results/tiny.csv").read_text()
+
+
+def test_only_what_is_missing_is_run(
+    goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder in ("size/gat/1", "pooling/gcn/0", "pooling/gcn/1"):
+        (tmp_path / "results/tiny" / folder / "result.json").unlink()
+    asked = []
+
+    def fails(runs, **options: object) -> list[Event]:
+        asked.extend(one.folder.relative_to("results/tiny").as_posix() for one in runs)
+        return [Event("failed", index, message="the disk is on fire.") for index, _ in enumerate(runs)]
+
+    monkeypatch.setattr(reproduce, "run_plan", fails)
+    ended = goat("reproduce", "tiny.toml", "--only", "gat,gcn")
+    assert asked == ["size/gat/1", "pooling/gcn/0", "pooling/gcn/1"]
+    assert ended.code == 1
+    assert "results/tiny/pooling/gcn/1: the disk is on fire." in ended.err
+    assert "(1 of 2 runs)" in ended.out
+
+
+def test_a_folder_of_another_experiment_is_told_and_left_alone(
+    goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduce, "run_plan", no_training)
+    before = (tmp_path / "results/tiny/size/gat/0/result.json").read_bytes()
+    write(tmp_path, TINY.replace("heads = 2", "heads = 1"))
+    ended = goat("reproduce", "tiny.toml", "--only", "gat,gcn")
+    assert ended.code == 1
+    assert "results/tiny/size/gat/0 holds another experiment (model.heads = 2 there, 1 here)" in ended.err
+    assert ended.err.count("another experiment") == 2  # once for each cell
+    assert (tmp_path / "results/tiny/size/gat/0/result.json").read_bytes() == before
+
+
+def test_an_output_that_is_no_folder_is_refused_before_anything_runs(
+    goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reproduce, "run_plan", no_training)
+    write(tmp_path)
+    (tmp_path / "results").write_text("a file")
+    ended = goat("reproduce", "tiny.toml")
+    assert ended.code == 1
+    assert ended.err.startswith("goat: ")
+    assert "results" in ended.err
+    assert "Traceback" not in ended.err
+
+
+def test_data_that_cannot_be_had_leave_their_column_empty(
+    goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def offline(*arguments: object, **options: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(urllib.request, "urlopen", offline)
+    monkeypatch.setenv("TORCH_GOAT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("TORCH_GOAT_DATA", raising=False)
+    write(tmp_path, TINY.replace('"top2"', '"disease-nc"').replace("epochs = 3", "epochs = 1"))
+    ended = goat("reproduce", "tiny.toml", "--jobs", "1", "--device", "cpu")
+    assert ended.code == 0, ended.err
+    assert ended.err.count("Top-2 is left empty: disease-nc needs Disease/disease_nc/disease_nc.feats.npz") == 1
+    assert "Not run for want of data: Top-2 (disease-nc)." in ended.out
+    with open(tmp_path / "results/tiny.csv", newline="") as file:
+        runs = {(one["row"], one["column"]): one["runs"] for one in csv.DictReader(file)}
+    counts = {"size": "2", "pooling": "0"}
+    assert runs == {(row, column): count for row in ("gcn", "gat", "gat-relu") for column, count in counts.items()}
+
+
+def test_a_plan_that_another_machine_runs_is_collected(
+    goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path)
+    asked = ["reproduce", "tiny.toml", "--datasets", "size", "--out", "there/results"]
+    ended = goat(*asked, "--plan-only", "there/PLAN.json")
+    assert ended.code == 0
+    assert ended.out == "there/PLAN.json has 6 runs.\n"
+    (tmp_path / "there").rename(tmp_path / "elsewhere")
+    assert worker(["elsewhere/PLAN.json", "--jobs", "1", "--device", "cpu"]) == 0
+    capsys.readouterr()
+    (tmp_path / "elsewhere").rename(tmp_path / "there")
+    monkeypatch.setattr(reproduce, "run_plan", no_training)
+    ended = goat(*asked, "--format", "csv")
+    assert [record["runs"] for record in csv.DictReader(ended.out.splitlines())] == ["2", "2", "2"]
+
+
+def test_cells_on_demand_are_run_when_their_row_is_named(goat, tmp_path: Path) -> None:
+    write(tmp_path, TINY + '\n[on_demand]\nrows = ["gat", "gat-relu"]\ncolumns = ["size"]\n')
+
+    def planned(*arguments: str) -> set[tuple[str, str]]:
+        (tmp_path / "PLAN.json").unlink(missing_ok=True)
+        assert goat("reproduce", "tiny.toml", *arguments, "--plan-only", "PLAN.json").code == 0
+        return {tuple(Path(run["folder"]).parts[-3:-1]) for run in json.loads(Path("PLAN.json").read_text())["runs"]}
+
+    pooling = {("pooling", row) for row in ("gcn", "gat", "gat-relu")}
+    assert planned() == {("size", "gcn"), *pooling}
+    assert planned("--datasets", "size") == {("size", "gcn")}
+    assert planned("--only", "gat", "--datasets", "size") == {("size", "gat")}
+    shown = " ".join(goat("reproduce", "tiny.toml", "--collect").out.split())
+    assert "Run when --only names their rows: Effective size: gat, gat-relu." in shown
+
+
+def test_recipes_can_be_printed_copied_and_given_found_settings(goat, tmp_path: Path) -> None:
+    assert goat("reproduce", "table1", "--show").out == RECIPES["table1"].read_text(encoding="utf-8")
+    found = Experiment("top2", model=ModelOptions(name="gat", hidden_channels=12))
+    (tmp_path / "best.toml").write_text(settings.dumps(found))
+    shown = goat("reproduce", "table1", "--settings", "gat=best.toml", "--show").out
+    mine = read_recipe(write(tmp_path, shown, "mine.toml"))
+    assert mine.options("gat", "top2") == (found.model, found.training)
+    assert mine.options("gcn", "top2") == read_recipe("table1").options("gcn", "top2")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "option", "beside"),
+    [
+        (["--quick"], "--quick", "goat reproduce without a table"),
+        (["table1", "--show", "--only", "gat"], "--only", "--show"),
+        (["table1", "--jobs", "2", "--show"], "--jobs", "--show"),
+        (["table1", "--show", "--collect"], "--collect", "--show"),
+        (["table1", "--plan-only", "plan.json", "--device", "cpu"], "--device", "--plan-only"),
+        (["table1", "--plan-only", "plan.json", "--collect"], "--collect", "--plan-only"),
+        (["table1", "--collect", "--jobs", "0"], "--jobs", "--collect"),
+    ],
+)
+def test_options_that_would_do_nothing_are_refused(goat, arguments: list[str], option: str, beside: str) -> None:
+    assert goat("reproduce", *arguments) == (2, "", f"goat: {option} does nothing beside {beside}; leave it out.\n")
+    assert list(Path().iterdir()) == []
+
+
+def test_a_recipe_is_shown_with_its_search(goat, tmp_path: Path) -> None:
+    shown = goat("reproduce", "table1", "--search", "5", "--show", "--out", "searched").out
+    assert read_recipe(write(tmp_path, shown, "mine.toml")).search.trials == 5
+
+
+def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def in_this_process(runs, *, on_event, **_: object) -> list[Event]:
+        ends = []
+        for index, (folder, experiment) in enumerate(runs):
+            ends.append(Event("finished", index, result=train(experiment, folder, device="cpu")))
+            on_event(ends[-1])
+        return ends
+
+    column = 'dataset = "effective-size-100"'
+    recipe = TINY.replace(column, f"{column}, repetitions = 3, finals = 2")
+    write(tmp_path, f"{recipe}\n[search]\nfinalists = 2\n[search.space]\nlearning_rate = [0.001, 0.1]\n")
+    asked = ("reproduce", "tiny.toml", "--only", "gcn,gat", "--datasets", "size")
+    monkeypatch.setattr(reproduce, "run_plan", in_this_process)
+    ended = goat(*asked, "--search", "3")
+    assert ended.code == 0, ended.err
+    assert "the best of 3 trials" in " ".join(ended.out.split())
+    found = read_recipe("results/tiny.toml")
+    for row in ("gcn", "gat"):
+        values: dict[int, list[float]] = {}
+        for path in sorted(Path("results/tiny/search/size", row).glob("*/*/result.json")):
+            number = int(path.parts[-3])
+            values.setdefault(number, []).append(json.loads(path.read_text())["metrics"]["val"]["mse"])
+        assert [len(values[number]) for number in sorted(values, key=lambda one: values[one][0])] == [2, 2, 1]
+        best = min((number for number in values if len(values[number]) == 2), key=lambda one: sum(values[one]))
+        trial = settings.read(Experiment, f"results/tiny/search/size/{row}/{best}/0/config.toml")
+        assert found.options(row, "size") == (trial.model, trial.training)
+        # The search has had the first two runs of what it found; the third is trained.
+        assert [path.parent.name for path in Path("results/tiny/size", row).glob("*/config.toml")] == ["2"]
+        assert settings.read(Experiment, f"results/tiny/size/{row}/2/config.toml").training == trial.training
+        entries = [json.loads(line) for line in Path("results/tiny.jsonl").read_text().splitlines()]
+        results = {entry["folder"]: entry["result"] for entry in entries}
+        assert results[f"size/{row}/1"] == results[f"search/size/{row}/{best}/1"]
+    # From the lines alone the same table comes out, and nothing is run.
+    Path("results/tiny").rename("elsewhere")
+    monkeypatch.setattr(reproduce, "run_plan", no_training)
+    again = goat(*asked)
+    assert (again.code, again.out) == (0, ended.out)
+    refused = goat(*asked, "--search", "4")
+    assert refused.code == 2
+    assert "results/tiny is a search with 3 trials for each cell; choose another --out." in refused.err
+
+
+def test_a_search_does_not_replace_the_recipe_that_it_reads(goat, tmp_path: Path) -> None:
+    path = write(tmp_path)
+    before = path.read_text()
+    ended = goat("reproduce", "tiny.toml", "--search", "2", "--out", ".")
+    assert ended.code == 2
+    assert "tiny.toml would be replaced by the settings that the search finds; choose another --out." in ended.err
+    assert path.read_text() == before
+
+
+def test_a_search_is_not_mixed_with_other_settings(goat, tmp_path: Path, done) -> None:
+    assert goat("reproduce", "tiny.toml").code == 0
+    ended = goat("reproduce", "tiny.toml", "--search", "2")
+    assert ended.code == 2
+    assert "results/tiny has runs whose settings were not searched; choose another --out." in ended.err

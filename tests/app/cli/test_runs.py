@@ -1,0 +1,145 @@
+import csv
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.app.cli.conftest import Ended, Goat
+from torch_goat.app.cli import runs
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.training import Epoch, Experiment, Interrupted, Result, TrainingOptions, train
+from torch_goat.files import is_locked, locked
+
+BASE = Experiment("betweenness-100", "paper", model=ModelOptions("gcn"), training=TrainingOptions(epochs=4))
+
+
+def stop(epoch: Epoch) -> None:
+    if epoch.number == 2:
+        raise KeyboardInterrupt
+
+
+@pytest.fixture
+def done(goat: Goat) -> dict[str, Result]:
+    """Six runs in every state, and something that is no run."""
+    mlp = replace(BASE, model=ModelOptions("mlp"))
+    results = {
+        "a": train(BASE, "runs/a", device="cpu"),
+        "deep/er/b": train(replace(mlp, seed=7, index=3), "runs/deep/er/b", device="cpu"),
+    }
+    with pytest.raises(Interrupted):
+        train(mlp, "runs/stopped", device="cpu", observer=stop)
+    with pytest.raises(Interrupted):
+        train(mlp, "runs/failed", device="cpu", observer=stop)
+    Path("runs/failed/error.txt").write_text("out of memory\n\nTraceback ...\n")
+    for name in ("damaged", "cut"):
+        train(BASE, f"runs/{name}", device="cpu")
+    Path("runs/damaged/config.toml").write_text("dataset = [")
+    Path("runs/cut/result.json").write_text('{"metrics": {"val"')
+    Path("runs/other").mkdir()
+    Path("runs/other/notes.txt").touch()
+    return results
+
+
+def listed(ended: Ended) -> dict[str, list[str]]:
+    """The rows of the table by their first cell."""
+    assert ended.code == 0
+    lines = [line.split() for line in ended.out.splitlines() if line.strip(" ─")]
+    return {cells[0]: cells[1:] for cells in lines[1:]}
+
+
+def test_every_state_is_shown(goat: Goat, done: dict[str, Result]) -> None:
+    rows = listed(goat("runs"))
+    assert list(rows) == ["a", "cut", "damaged", "deep/er/b", "failed", "stopped"]
+    for name, result in done.items():
+        values = [f"{result.metrics[split]['mse']:.4g}" for split in ("val", "test")]
+        settled = ["gcn", "0", "0"] if name == "a" else ["mlp", "7", "3"]
+        assert rows[name] == ["betweenness-100", *settled, "4", "mse", *values, f"{result.seconds:.1f}", "done"]
+    assert rows["stopped"][-4:] == ["stopped", "at", "epoch", "2"]
+    assert rows["failed"][-4:] == ["failed:", "out", "of", "memory"]
+    assert rows["damaged"][0] == "damaged:"
+    assert rows["cut"][:2] == ["damaged:", "runs/cut/result.json:"]
+    for content in ("", "epoch,seconds\n"):  # cut off before its first epoch
+        Path("runs/stopped/metrics.csv").write_text(content)
+        assert listed(goat("runs"))["stopped"][-4:] == ["stopped", "at", "epoch", "0"]
+
+
+def test_a_run_whose_folder_is_held_is_running(goat: Goat, done: dict[str, Result]) -> None:
+    with locked(Path("runs/stopped"), wait=False):
+        assert is_locked(Path("runs/stopped"))
+        assert listed(goat("runs"))["stopped"][-4:] == ["running", "at", "epoch", "2"]
+    assert not is_locked(Path("runs/stopped"))
+
+
+@pytest.mark.parametrize(
+    ("options", "names"),
+    [
+        (["--model", "mlp"], ["deep/er/b", "failed", "stopped"]),
+        (["--dataset", "cora"], []),
+        (["--done"], ["a", "deep/er/b"]),
+        (["--unfinished"], ["cut", "damaged", "failed", "stopped"]),
+        (["--model", "mlp", "--done"], ["deep/er/b"]),
+    ],
+)
+def test_runs_are_filtered(goat: Goat, done: dict[str, Result], options: list[str], names: list[str]) -> None:
+    found = json.loads(goat("runs", *options, "--format", "json").out)
+    assert [run["folder"] for run in found] == [f"runs/{name}" for name in names]
+
+
+@pytest.mark.parametrize("split", ["val", "test"])
+def test_the_best_comes_first(goat: Goat, done: dict[str, Result], split: str) -> None:
+    found = json.loads(goat("runs", "--sort", split, "--format", "json").out)
+    expected = sorted(done, key=lambda name: done[name].metrics[split]["mse"])
+    assert [run["folder"] for run in found[:2]] == [f"runs/{name}" for name in expected]
+    assert all(run[split] is None for run in found[2:])
+
+
+def test_csv_and_json_hold_the_whole_numbers(goat: Goat, done: dict[str, Result]) -> None:
+    rows = {row["folder"]: row for row in csv.DictReader(goat("runs", "--format", "csv").out.splitlines())}
+    for name, result in done.items():
+        assert float(rows[f"runs/{name}"]["val"]) == result.metrics["val"]["mse"]
+    assert rows["runs/stopped"]["val"] == ""
+    assert rows["runs/failed"]["note"] == "out of memory"
+
+
+def test_a_folder_below_may_be_named(goat: Goat, done: dict[str, Result]) -> None:
+    assert list(listed(goat("runs", "runs/deep"))) == ["er/b"]
+
+
+def test_numbered_folders_are_in_the_order_of_their_numbers(goat: Goat) -> None:
+    for number in (10, 9, 2):
+        Path(f"runs/{number}").mkdir(parents=True)
+        Path(f"runs/{number}/config.toml").touch()
+    assert list(listed(goat("runs"))) == ["2", "9", "10"]
+
+
+def test_no_runs_are_no_error(goat: Goat) -> None:
+    assert goat("runs").out == "There are no such runs in runs.\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (["none"], "there is no folder none"),
+        (["--sort", "tset"], "there is no column 'tset'; did you mean 'test'?"),
+        (["--format", "cvs"], "there is no format 'cvs'; did you mean 'csv'?"),
+    ],
+)
+def test_wrong_usage_is_refused(goat: Goat, options: list[str], text: str) -> None:
+    ended = goat("runs", *options)
+    assert ended.code == 2
+    assert text in ended.err
+
+
+def test_a_narrow_terminal_reads_once_what_all_have_in_common(
+    goat: Goat, done: dict[str, Result], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    narrow = Console(width=76, force_terminal=True, color_system=None, highlight=False)
+    monkeypatch.setattr(runs, "console", lambda: narrow)
+    runs.runs(Path("runs"), done=True)
+    said, _, names, *lines = capsys.readouterr().out.splitlines()
+    assert said == "In common: dataset betweenness-100, metric mse, state done."
+    assert names.split() == ["run", "model", "seed", "index", "epochs", "val", "test", "seconds"]
+    found = {line.split()[0]: line.split()[6] for line in lines if len(line.split()) == 8}
+    assert found == {name: f"{result.metrics['test']['mse']:.4g}" for name, result in done.items()}

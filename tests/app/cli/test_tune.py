@@ -1,0 +1,199 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.app.cli.conftest import Goat
+from tests.data.tables.files import NODES, write
+from tests.small_runs import small
+from torch_goat import settings
+from torch_goat.app.cli.progress import board
+from torch_goat.app.cli.tune import _Show
+from torch_goat.data.loader import write_graph
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.recipes import paper_grid
+from torch_goat.experiments.search import Search
+from torch_goat.experiments.search.worker import TrialEvent
+from torch_goat.experiments.training import Experiment, Result, RunError, TrainingOptions
+from torch_goat.files import is_locked
+
+SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=2", "--set", "hidden_channels=4", "--device", "cpu"]
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_a_search_ends_in_a_recipe_that_trains(goat: Goat) -> None:
+    options = ["--trials", "3", "--jobs", "2", "--space", "dropout=0,0.5", "--indices", "1,2", "--seed", "4"]
+    ended = goat("tune", *SMALL, *options)
+    assert ended.code == 0
+    (folder,) = Path("runs").iterdir()
+    assert folder.name.startswith("tune-betweenness-100-gcn-")
+    best = settings.read(Experiment, folder / "best.toml")
+    assert (best.index, best.seed, best.training.epochs, best.model.hidden_channels) == (1, 4, 2, 4)
+    assert best.model.dropout in (0.0, 0.5)
+    assert ["learning_rate", str(best.training.learning_rate)] in [line.split() for line in ended.out.splitlines()]
+    assert "3 of 3 trials are done" in ended.out
+    assert [line.split()[0] for line in ended.err.splitlines()] == ["1/3", "2/3", "3/3"]
+    assert "hidden_channels" not in (folder / "trials.csv").read_text()  # it was set
+    again = goat("tune", *SMALL, *options)
+    assert again.code == 0
+    assert again.out == ended.out
+    assert again.err == ""
+    assert goat("train", "--recipe", str(folder / "best.toml"), "--device", "cpu", "--out", "best").code == 0
+    assert len([line for line in goat("runs").out.splitlines() if "betweenness-100" in line]) == 6
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_a_graph_of_ones_own_is_searched(goat: Goat, tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    own = ["nodes.csv", "edges.csv", "--target", "label", "--id", "id", "--fractions", "0.5,0.3,0.2"]
+    search = ["--model", "gcn", "--set", "epochs=2", "--space", "dropout=0,0.5", "--device", "cpu", "--out", "search"]
+    ended = goat("tune", *own, *search, "--trials", "2", "--indices", "1,0")
+    assert ended.code == 0, ended.err
+    assert "10 nodes, 10 undirected edges" in ended.out
+    best = settings.read(Experiment, Path("search/best.toml"))
+    assert best.tables is not None
+    assert (best.tables.nodes, best.tables.id, best.tables.train, best.index) == (tables.nodes, "id", 0.5, 1)
+    runs = [Result.from_json(path.read_text()) for path in sorted(Path("search/trials").glob("*/*/result.json"))]
+    accuracies = [run.metrics["val"]["accuracy"] for run in runs]
+    means = [sum(accuracies[:2]) / 2, sum(accuracies[2:]) / 2]
+    lines = [line.split(",") for line in Path("search/trials.csv").read_text().splitlines()]
+    assert lines[0][:3] == ["trial", "state", "val_accuracy"]
+    assert [float(line[2]) for line in lines[1:]] == pytest.approx(means)
+    assert goat("train", "--recipe", "search/best.toml", "--out", "run", "--device", "cpu").code == 0
+    assert goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv").code == 0
+    Path("nodes.csv").write_text(NODES.replace("30", "31"))
+    changed = goat("tune", *own, *search, "--trials", "3", "--indices", "1,0")
+    assert changed.code == 1
+    assert "search holds another search" in changed.err
+
+
+def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a search that would begin: its metric, and how its classes weigh."""
+    begun: list[Search] = []
+
+    def stop(search: Search, folder: Path, **options: Any) -> None:
+        begun.append(search)
+        raise RunError("begun")
+
+    monkeypatch.setattr("torch_goat.experiments.search.tune.tune", stop)
+    few = NODES.replace("no\n", "yes\n", 4).replace("yes\n", "no\n", 1)  # two of ten say no
+    write(tmp_path, few.replace("c,,", "c,33,"))
+    write_graph(small("top2"), Path("arrays"))
+    own = ["nodes.csv", "edges.csv", "--target"]
+    for arguments in ([*own, "label"], [*own, "label", "--grid"], [*own, "age", "--task", "regression"], ["arrays"]):
+        assert goat("tune", *arguments).err == "goat: begun\n"
+    found = [(one.metric, one.experiment.training.class_weights) for one in begun]
+    assert found == [("macro_f1", True), ("macro_f1", True), ("mse", False), ("accuracy", False)]
+    assert begun[1].space == paper_grid("goat", "classification")
+    assert begun[3].experiment.graph == str(Path("arrays").resolve())
+    for arguments, text in (
+        (["arrays", "--target", "y"], "--target is not for a folder of arrays"),
+        (["arrays", "--indices", "0,1"], "arrays has index 0 under the split 'masks', got [0, 1]"),
+        ([*own, "label", "--time-column", "age", "--indices", "1"], "has index 0 under the split 'time', got [1]"),
+        ([*own, "label", "--indices=-1"], "has indices from 0 under the split 'random', got [-1]"),
+        ([*own, "label", "--prune"], "pruning watches the accuracy, not the macro_f1"),
+        ([*own, "label", "--set", "tables.directed=true"], "would read the graph in another way"),
+    ):
+        ended = goat("tune", *arguments)
+        assert (ended.code, len(begun)) == (2, 4)
+        assert text in ended.err
+
+
+def test_a_metric_of_another_task_is_refused_before_any_trial(goat: Goat, tmp_path: Path) -> None:
+    write(tmp_path)
+    ended = goat("tune", "nodes.csv", "edges.csv", "--target", "label", "--metric", "mse", "--out", "search")
+    assert ended.code == 2
+    assert "has no metric 'mse'; known are accuracy, macro_f1, roc_auc" in ended.err
+    assert not Path("search").exists()
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
+    options = ["--model", "gcn", "--grid", "--trials", "2", "--set", "epochs=2", "--device", "cpu", "--out", "grid"]
+    assert goat("tune", "betweenness-100", *options).code == 0
+    grid = paper_grid("gcn", "regression")
+    keys = list(grid)
+    lines = Path("grid/trials.csv").read_text().splitlines()
+    assert lines[0] == f"trial,state,val_mse,{','.join(keys)}"
+    first = [str(values[0]) for values in grid.values()]
+    assert lines[1].split(",")[3:] == first
+    assert lines[2].split(",")[3:] == [*first[:-1], str(grid[keys[-1]][1])]
+    found = settings.read(Experiment, Path("grid/best.toml"))
+    assert found.model.dropout == ModelOptions().dropout
+    assert found.training == TrainingOptions(epochs=2)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["betweenes-100"], "did you mean 'betweenness-100'?"),
+        (["nodes.csv", "edges.csv"], "name the column of the nodes to predict with --target"),
+        ([*SMALL, "--directed"], "--directed is for a graph of yours; name its files first."),
+        ([*SMALL, "--set", "drpout=0"], "did you mean 'dropout'?"),
+        ([*SMALL, "--space", "drpout=0,1"], "did you mean 'dropout'?"),
+        ([*SMALL, "--space", "epochs=2,3"], "epochs is both set and searched"),
+        ([*SMALL, "--space", "dropout=0,1"], "dropout must be at least 0 and below 1, got 1"),
+        ([*SMALL, "--space", "dropout"], "'dropout' names no values"),
+        ([*SMALL, "--metric", "acuracy"], "has no metric 'acuracy'"),
+        ([*SMALL, "--metric", "r2", "--prune"], "pruning watches the mse"),
+        ([*SMALL, "--indices", "0,x"], "the indices must be whole numbers"),
+        ([*SMALL, "--indices", "0,10"], "indices 0 to 9"),
+        ([*SMALL, "--storage", "nonsense://x"], "the storage nonsense://x cannot be opened"),
+        ([*SMALL, "--trials", "0"], "--trials"),
+        ([*SMALL, "--set", "seed=5"], "--set seed=5 is what --seed is for; name it once, with --seed."),
+        ([*SMALL, "--set", "index=3"], "--set index=3 is what --indices is for"),
+        ([*SMALL, "--precision", "64-true", "--set", "precision=32-true"], "is what --precision is for"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_exit_code_2(goat: Goat, arguments: list[str], text: str) -> None:
+    ended = goat("tune", *arguments)
+    assert ended.code == 2
+    assert text in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_a_search_that_is_killed_goes_on_where_it_was(goat: Goat) -> None:
+    """The command is killed; its process notices, keeps what it has and lets go, and the same command goes on."""
+    arguments = ["tune", "betweenness-100", "--model", "mlp", "--trials", "2", "--set", "epochs=400"]
+    code = "from torch_goat.app.cli import main; main()"
+    process = subprocess.Popen([sys.executable, "-c", code, *arguments, "--out", "cut"], stderr=subprocess.PIPE)
+    while not Path("cut/trials/0/0/config.toml").exists():
+        assert process.poll() is None
+        time.sleep(0.02)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    until = time.monotonic() + 300
+    while is_locked(Path("cut/trials/0")):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert Path("cut/trials/0/0/checkpoint.safetensors").exists()
+    for folder in ("cut", "whole"):
+        assert goat(*arguments, "--out", folder).code == 0
+    assert Path("cut/trials.csv").read_text() == Path("whole/trials.csv").read_text()
+
+
+def test_the_progress_of_a_search_counts_what_a_longer_one_had_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with board(2, "trials") as shown:
+        show = _Show(shown, "mse")
+        show(TrialEvent("opened", -1, done=3, best=0.5))
+        show(TrialEvent("started", 1))
+        show(TrialEvent("finished", 1, value=0.25, done=4, best=0.25))
+    assert capsys.readouterr().err == "4/4 trial 1: mse 0.25, best mse 0.25\n"
+
+
+def test_trials_that_end_at_once_are_counted_once_and_others_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with board(4, "trials") as shown:
+        show = _Show(shown, "mse")
+        for job in (0, 1):
+            show(TrialEvent("started", job, job))
+        for job in (0, 1):  # each saw the other's end in the study, and the second one of another machine
+            show(TrialEvent("finished", job, job, value=0.25, done=2 + job, best=0.25))
+        show(TrialEvent("started", 3))
+        show(TrialEvent("finished", 3, value=0.5, done=4, best=0.25))
+    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == ["1/4", "2/4", "4/4"]

@@ -1,0 +1,224 @@
+import json
+import math
+from collections.abc import Iterator
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+import torch
+from scipy.stats import kendalltau
+from torch import Tensor
+
+from tests.small_runs import run, small, small_graphs
+from torch_goat.app.explain import Explanation, explain
+from torch_goat.app.explain.figure import save_figure, short
+from torch_goat.data.loader import write_graph
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.training import Experiment, Run, RunError, TrainingOptions, open_run, train
+from torch_goat.nn import Ordering
+from torch_goat.settings import SettingsError
+
+NODE = 7
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    folder = tmp_path_factory.mktemp("runs")
+    with small_graphs():
+        run(folder / "deep-0", "deep", record_orderings=(0, 4))
+        run(folder / "deep-1", "deep", seed=1)
+        run(folder / "gcn", "gcn")
+        run(folder / "number", "goat", "betweenness-100")
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def deep(runs: Path) -> tuple[Run, Explanation]:
+    opened = open_run(runs / "deep-0")
+    return opened, explain(opened, str(NODE))
+
+
+def without(opened: Run, *sources: int) -> Tensor:
+    """The output at the node on the graph without some edges."""
+    data = small(opened.experiment.dataset)
+    edges = [edge for edge in data.edge_index.t().tolist() if not (edge[1] == NODE and edge[0] in sources)]
+    return opened.network(data.x, torch.tensor(edges).t())[NODE].detach().double()
+
+
+def log_odds(out: Tensor, chosen: int) -> float:
+    share = float(out.softmax(-1)[chosen])
+    return math.log(share / (1 - share))
+
+
+@pytest.mark.parametrize("name", ["deep-0", "gcn"])
+def test_contributions_are_lost_log_odds(runs: Path, name: str) -> None:
+    opened = open_run(runs / name)
+    found = explain(opened, str(NODE))
+    data = small("top2")
+    around = sorted(data.edge_index[0, data.edge_index[1] == NODE].tolist())
+    assert sorted(one.neighbor for one in found.effects) == around
+    whole = without(opened)
+    chosen = int(whole.argmax())
+    assert found.prediction.value == chosen
+    assert found.prediction.probability == pytest.approx(float(whole.softmax(-1)[chosen]), abs=1e-6)
+    assert found.prediction.truth == int(data.y[NODE])
+    for one in found.effects:
+        left = without(opened, one.neighbor)
+        assert one.contribution == pytest.approx(log_odds(whole, chosen) - log_odds(left, chosen), abs=1e-5)
+        assert one.without == pytest.approx(float(left.softmax(-1)[chosen]), abs=1e-6)
+    sizes = [abs(one.contribution) for one in found.effects]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] > 1e-4
+
+
+def test_interactions_are_what_two_do_beyond_each(deep: tuple[Run, Explanation]) -> None:
+    opened, found = deep
+    whole, chosen = without(opened), int(found.prediction.value)
+    lost = {
+        sources: log_odds(whole, chosen) - log_odds(without(opened, *sources), chosen)
+        for size in (1, 2)
+        for sources in combinations(sorted(one.neighbor for one in found.effects), size)
+    }
+    assert len(found.interactions) == math.comb(len(found.effects), 2)
+    for one in found.interactions:
+        first, second = sorted((one.first, one.second))
+        expected = lost[first, second] - lost[first,] - lost[second,]
+        assert one.value == pytest.approx(expected, abs=3e-5)
+    assert abs(found.interactions[0].value) > 1e-4
+
+
+def test_only_the_strongest_are_paired(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch_goat.app.explain.node.STRONGEST", 3)
+    found = explain(open_run(runs / "gcn"), str(NODE))
+    strongest = {one.neighbor for one in found.effects[:3]}
+    assert len(found.interactions) == 3
+    assert {node for one in found.interactions for node in (one.first, one.second)} == strongest
+
+
+def test_readings_are_the_layers_orders(deep: tuple[Run, Explanation]) -> None:
+    opened, found = deep
+    data = small("top2")
+    _, orderings = opened.network(data.x, data.edge_index, return_orderings=True)
+    expected = [
+        (layer, head + 1, ordering.neighbors(NODE, head).tolist())
+        for layer, ordering in enumerate(orderings, start=1)
+        for head in range(ordering.heads)
+    ]
+    assert [(one.layer, one.head, list(one.neighbors)) for one in found.readings] == expected
+    for one in found.readings:
+        assert sum(one.coefficients) == pytest.approx(1, abs=1e-5)
+        assert list(one.coefficients) == sorted(one.coefficients, reverse=True)
+        assert NODE in one.neighbors
+
+
+def tau(first: list[int], second: list[int]) -> float:
+    """SciPy's, of two lists of the same nodes."""
+    return float(
+        kendalltau([first.index(node) for node in sorted(first)], [second.index(node) for node in sorted(first)])[0]
+    )
+
+
+def test_stability_over_epochs_is_kendalls_tau(runs: Path, deep: tuple[Run, Explanation]) -> None:
+    found = deep[1]
+    recorded = {(one.number, one.layer): one for one in found.stability.epochs}
+    assert sorted(recorded) == [(0, 1), (0, 2), (4, 1), (4, 2)]
+    for (epoch, layer), one in recorded.items():
+        there = Ordering.load(runs / f"deep-0/orderings/epoch-{epoch}-layer-{layer}.safetensors")
+        heads = [reading for reading in found.readings if reading.layer == layer]
+        expected = [tau(list(head.neighbors), there.neighbors(NODE, head.head - 1).tolist()) for head in heads]
+        assert one.tau[0].tolist() == pytest.approx(expected)
+        assert one.mean == pytest.approx(float(one.tau.nanmean()))
+
+
+def test_stability_over_seeds_compares_mean_coefficients(runs: Path, deep: tuple[Run, Explanation]) -> None:
+    data = small("top2")
+    orders = []
+    for name in ("deep-0", "deep-1"):
+        _, orderings = open_run(runs / name).network(data.x, data.edge_index, return_orderings=True)
+        weight: dict[int, float] = {}
+        for head in range(2):
+            pairs = zip(
+                orderings[0].neighbors(NODE, head).tolist(), orderings[0].weights(NODE, head).tolist(), strict=True
+            )
+            for node, value in pairs:
+                weight[node] = weight.get(node, 0.0) + value
+        orders.append(sorted(weight, key=lambda node: -weight[node]))
+    first = next(one for one in deep[1].stability.seeds if one.layer == 1)
+    assert first.number == 1
+    assert float(first.tau[0]) == pytest.approx(tau(*orders))
+
+
+def test_a_network_without_goat_layers_has_no_order(runs: Path) -> None:
+    found = explain(open_run(runs / "gcn"), str(NODE))
+    assert found.readings == ()
+    assert found.stability.epochs == found.stability.seeds == ()
+    assert found.effects
+
+
+def test_regression_contributions_are_differences(runs: Path) -> None:
+    opened = open_run(runs / "number")
+    found = explain(opened, str(NODE))
+    whole = float(without(opened)[0])
+    assert found.prediction.value == pytest.approx(whole, abs=1e-6)
+    assert math.isnan(found.prediction.probability)
+    for one in found.effects:
+        assert one.contribution == pytest.approx(whole - float(without(opened, one.neighbor)[0]), abs=1e-6)
+        assert one.without == pytest.approx(whole - one.contribution, abs=1e-6)
+
+
+def test_a_node_without_neighbors(runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    opened = open_run(runs / "deep-0")
+    named = opened.graph()
+    named.data.edge_index = named.data.edge_index[:, named.data.edge_index[1] != NODE]
+    monkeypatch.setattr(Run, "graph", lambda self, data_dir=None: named)
+    found = explain(opened, str(NODE), others=[])
+    assert found.effects == found.interactions == ()
+    assert [one.neighbors for one in found.readings] == [(NODE,)] * len(found.readings)
+    save_figure(found, tmp_path / "alone.png")
+    json.dumps(found.to_dict(), allow_nan=False)
+
+
+def test_the_dictionary_has_names_alone(deep: tuple[Run, Explanation]) -> None:
+    found = deep[1]
+    table = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert table["node"] == str(NODE)
+    assert table["prediction"] in ("0", "1")
+    assert [one["neighbor"] for one in table["contributions"]] == [str(one.neighbor) for one in found.effects]
+    assert table["orders"][0]["coefficients"] == list(found.readings[0].coefficients)
+    assert {one["epoch"] for one in table["stability"]["epochs"]} == {0, 4}
+    assert [one["seed"] for one in table["stability"]["seeds"]] == [1, 1]
+
+
+@pytest.mark.parametrize("name", ["deep-0", "gcn", "number"])
+def test_the_figure_is_a_picture(runs: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = open_run(runs / name)
+    named = opened.graph()
+    strange = named._replace(ids=tuple(f"$\\frac{{{node}$ <b>\n漢" for node in range(len(named.ids))))
+    monkeypatch.setattr(Run, "graph", lambda self, data_dir=None: strange)
+    save_figure(explain(opened, strange.ids[NODE]), tmp_path / "why.png")
+    assert (tmp_path / "why.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_names_are_cut_to_one_line() -> None:
+    assert short("a\tb\nc") == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
+    assert short("x" * 30) == "x" * 23 + "…"
+
+
+def test_a_run_on_a_folder_of_arrays(tmp_path: Path) -> None:
+    data = small("top2")
+    write_graph(data, tmp_path / "graph")
+    experiment = Experiment(
+        "mine", graph=str(tmp_path / "graph"), model=ModelOptions(hidden_channels=4), training=TrainingOptions(epochs=2)
+    )
+    train(experiment, tmp_path / "run", device="cpu")
+    found = explain(open_run(tmp_path / "run"), str(NODE))
+    neighbors = set(data.edge_index[0][data.edge_index[1] == NODE].tolist())
+    assert {one.neighbor for one in found.effects} == neighbors
+
+
+def test_what_cannot_be_explained(runs: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no node '60'"):
+        explain(open_run(runs / "gcn"), "60")
+    run(tmp_path / "held", "goat", fixed_ordering=0, epochs=2)
+    with pytest.raises(RunError, match="orders held fixed"):
+        explain(open_run(tmp_path / "held"), str(NODE))

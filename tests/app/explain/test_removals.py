@@ -1,0 +1,81 @@
+import pytest
+import torch
+from torch import Tensor
+
+from torch_goat.app.explain import removals as module
+from torch_goat.app.explain.removals import Graph, Removal, neighbors, outputs_without
+from torch_goat.experiments.models import ModelOptions, Network, build, degree_histogram
+
+NAMES = ["mlp", "gcn", "sage-mean", "sage-max", "sage-lstm", "gin", "gat", "gatv2", "pna", "janossy", "goat"]
+
+
+def graph(nodes: int = 25, edges: int = 90) -> Graph:
+    """Random directed edges, some of them double, some self loops, and some in both directions."""
+    edge_index = torch.randint(nodes, (2, edges))
+    edge_index = torch.cat([edge_index, edge_index[:, :30].flip(0), edge_index[:, :4]], dim=1)
+    return Graph(torch.randn(nodes, 6, dtype=torch.double), edge_index)
+
+
+def network(over: Graph, **options) -> Network:
+    degree = degree_histogram(over.edge_index, over.x.size(0))
+    if options.get("num_layers") != 1 or options["name"] == "goat":
+        options["hidden_channels"] = 4
+    return build(ModelOptions(**options), 6, 3, degree=degree).double().eval()
+
+
+def by_hand(net: Network, over: Graph, node: int, sources: tuple[int, ...]) -> Tensor:
+    """One forward pass on the graph without the edges, which are looked at one by one."""
+    edges = [edge for edge in over.edge_index.t().tolist() if not (edge[1] == node and edge[0] in sources)]
+    return net(over.x, torch.tensor(edges).view(-1, 2).t())[node].detach()
+
+
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("name", NAMES)
+def test_all_removals_at_once_equal_one_graph_for_each(name: str, layers: int) -> None:
+    over = graph()
+    net = network(over, name=name, num_layers=layers)
+    wanted = [Removal(node, (source,)) for node in (3, 7, 11) for source in neighbors(over, node).tolist()]
+    wanted += [Removal(3, tuple(neighbors(over, 3)[:2].tolist())), Removal(7, tuple(neighbors(over, 7).tolist()))]
+    expected = torch.stack([by_hand(net, over, *removal) for removal in wanted])
+    torch.testing.assert_close(outputs_without(net, over, wanted), expected, rtol=1e-9, atol=1e-11)
+    if name != "mlp":
+        whole = over.run(net)[[removal.node for removal in wanted]]
+        assert (whole - expected).abs().max() > 1e-6  # something was removed
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": "goat", "heads": 2, "last": "gcn", "mean_residual": True, "scaling": "size"},
+        {"name": "goat", "heads": 2, "last": "goat", "max_neighbors": 2, "neighbor_selection": "top"},
+        {"name": "goat", "max_neighbors": 2},
+        {"name": "goat", "heads": 2, "last": "goat", "add_self_loops": False, "residual": True},
+        {"name": "gat", "heads": 2, "last": "gcn", "residual": True, "norm": "batch", "input_channels": 5},
+    ],
+)
+def test_other_networks_too(options: dict) -> None:
+    over = graph()
+    net = network(over, **options)
+    wanted = [Removal(5, (source,)) for source in neighbors(over, 5).tolist()]
+    expected = torch.stack([by_hand(net, over, *removal) for removal in wanted])
+    torch.testing.assert_close(outputs_without(net, over, wanted), expected, rtol=1e-9, atol=1e-11)
+
+
+def test_portions_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    over = graph()
+    net = network(over, name="gcn", num_layers=3)
+    wanted = [Removal(node, (source,)) for node in (4, 3, 4) for source in neighbors(over, node).tolist()]
+    at_once = outputs_without(net, over, wanted)
+    monkeypatch.setattr(module, "EDGES_AT_ONCE", 100)
+    torch.testing.assert_close(outputs_without(net, over, wanted), at_once, rtol=1e-9, atol=1e-11)
+
+
+def test_neighbors_are_listed_once_and_without_the_node() -> None:
+    over = Graph(torch.zeros(4, 1), torch.tensor([[2, 0, 2, 1, 0], [1, 1, 1, 1, 3]]))
+    assert neighbors(over, 1).tolist() == [0, 2]
+    assert neighbors(over, 2).tolist() == []
+
+
+def test_nothing_to_remove() -> None:
+    over = graph()
+    assert outputs_without(network(over, name="gcn"), over, []).shape == (0, 3)

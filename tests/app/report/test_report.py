@@ -1,0 +1,214 @@
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.small_runs import run, small_graphs
+from torch_goat.app.cli.app import run as goat
+from torch_goat.app.report import compose, report
+from torch_goat.app.report.compare import gather
+from torch_goat.experiments.training import NamedGraph, Run, RunError
+from torch_goat.settings import SettingsError
+
+HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
+
+
+class Page(HTMLParser):
+    """The tags and the visible text of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict]] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    place = tmp_path_factory.mktemp("runs")
+    with small_graphs():
+        run(place / "goat-0", "goat", record_orderings=(0, 3))
+        run(place / "goat-1", "goat", seed=1)
+        run(place / "gcn", "gcn")
+        yield place
+
+
+@pytest.fixture(scope="module")
+def number(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("number")
+    with small_graphs():
+        run(place, "gat", "betweenness-100")
+    return place
+
+
+def test_numbers_are_those_of_the_result(folder: Path) -> None:
+    page = Page(report(folder / "goat-0"))
+    metrics = json.loads((folder / "goat-0/result.json").read_text())["metrics"]
+    for split, values in metrics.items():
+        name = {"train": "training", "val": "validation", "test": "test"}[split]
+        row = "\\s*".join([name, *(f"{100 * value:.1f}" for value in values.values())])
+        assert re.search(row, page.text), row
+
+
+def test_the_page_stands_alone(folder: Path) -> None:
+    html = report(folder)
+    page = Page(html)
+    for tag, attributes in page.tags:
+        assert "src" not in attributes, tag
+        if "href" in attributes:
+            assert attributes["href"].startswith("#")
+    assert "default-src 'none'" in html
+    assert html.count("<h2") == 7
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+
+
+def test_all_models_are_compared(folder: Path) -> None:
+    text = Page(report(folder)).text
+    assert "goat and gcn on top2" in text or "gcn and goat on top2" in text
+    assert "mean of 2 runs" in text
+    assert "one run, 12 test nodes" in text
+    assert "Agreement with other seeds" in text or "has no GOAT layer" in text
+
+
+def test_orders_over_epochs_and_seeds_are_shown(folder: Path) -> None:
+    text = Page(report(folder / "goat-0")).text
+    assert "Order stability over epochs" in text
+    assert "Agreement with other seeds" in text
+    text = Page(report(folder / "gcn")).text
+    assert "no GOAT layer" in text
+    assert "Order stability over epochs" not in text
+
+
+def test_regression_has_residuals(number: Path) -> None:
+    with small_graphs():
+        text = Page(report(number)).text
+    assert "Residuals" in text
+    assert "Confusion" not in text
+    assert "mean squared error" in text
+    assert "training mean would have" in text
+
+
+def hostile(self: Run, data_dir: object = None) -> NamedGraph:
+    named = ORIGINAL(self, data_dir)
+    return named._replace(
+        ids=tuple(f"{HOSTILE} {node}" for node in named.ids), classes=(HOSTILE, f"$\\frac{{{HOSTILE}")
+    )
+
+
+ORIGINAL = Run.graph
+
+
+def test_hostile_names_are_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "graph", hostile)
+    page = Page(report(folder / "goat-0"))
+    assert [tag for tag, _ in page.tags].count("script") == 2  # the data and the viewer
+    assert "img" not in [tag for tag, _ in page.tags]
+    assert not any(key.startswith("on") for _, attributes in page.tags for key in attributes)
+    assert "<img src=x onerror" in page.text
+
+
+def test_charts_have_axes_with_names_and_units(folder: Path) -> None:
+    text = Page(report(folder / "goat-0")).text
+    for label in (
+        "test accuracy (%)", "epoch", "cross-entropy (nats)", "predicted class (number of nodes)", "right (%)",
+        "confidence: probability of the predicted class (%)", "degree (number of neighbours)",
+        "Kendall's tau (−1 to 1)",
+    ):  # fmt: skip
+        assert label in text
+
+
+def test_named_nodes_are_explained(folder: Path) -> None:
+    html = report(folder / "goat-0", nodes=["3", "7"])
+    data = json.loads(re.search(r'id="viewer-data">(.*?)</script>', html)[1])
+    assert data["first"] == 3
+    assert data["arrays"]["chosen"][2] == 2
+    with pytest.raises(SettingsError, match="no node 'x'"):
+        report(folder / "goat-0", nodes=["x"])
+    with pytest.raises(SettingsError, match="201 nodes are too many"):
+        report(folder / "goat-0", nodes=["3"] * 201)
+
+
+def test_the_command_writes_a_page_once(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "report.html"
+    for arguments, code in (([], 0), ([], 2), (["--force", "--nodes", "7"], 0)):
+        with pytest.raises(SystemExit) as ended:
+            goat(["report", str(folder / "gcn"), "-o", str(out), *arguments])
+        assert (ended.value.code or 0) == code
+    assert out.read_text().startswith("<!doctype html>")
+    captured = capsys.readouterr()
+    assert "is there already" in captured.err
+    assert str(out) in captured.out
+
+
+def test_the_page_depends_on_the_runs_alone(folder: Path) -> None:
+    assert report(folder) == report(folder)
+
+
+def test_a_damaged_run_is_left_out_and_named(folder: Path, tmp_path: Path) -> None:
+    for name in ("goat-0", "gcn"):
+        shutil.copytree(folder / name, tmp_path / name)
+    results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}
+    best = max(sorted(results, reverse=True), key=lambda name: results[name]["metrics"]["val"]["accuracy"])
+    (tmp_path / best / "metrics.csv").unlink()  # of the run that is looked at closely
+    text = Page(report(tmp_path)).text
+    assert f"Left out: {best} is damaged (metrics.csv: No such file or directory)." in text
+    assert text.count("one run, 12 test nodes") == 1
+    with pytest.raises(RunError, match=r"damaged .metrics\.csv"):
+        report(tmp_path / best)
+
+
+def test_a_run_that_cannot_be_looked_at_is_compared(folder: Path, tmp_path: Path) -> None:
+    """The best one holds orders fixed that its network does not know; the page is about the next."""
+    shutil.copytree(folder / "gcn", tmp_path / "gcn")
+    run(tmp_path / "fixed", "goat", fixed_ordering=0, epochs=1)
+    path = tmp_path / "fixed/result.json"
+    result = json.loads(path.read_text())
+    result["metrics"]["val"]["accuracy"] = 1.0
+    path.write_text(json.dumps(result))
+    text = Page(report(tmp_path)).text
+    assert "goat, chosen by validation, is right about" in text
+    assert "goat was trained with orders held fixed" in text
+    assert "Learning curves of gcn (seed 0, split 0)" in text
+    with pytest.raises(RunError, match="orders held fixed"):
+        report(tmp_path / "fixed")
+
+
+def test_folders_may_have_names_that_are_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs, _ = gather(folder / "gcn")
+    monkeypatch.setattr(compose, "gather", lambda place: (runs, ["\udcff is not done"]))  # a byte that is no letter
+    page = report(folder / "gcn").encode()
+    assert b"Left out: ? is not done." in page
+
+
+def without_edges_and_test_nodes(self: Run, data_dir: object = None) -> NamedGraph:
+    named = ORIGINAL(self, data_dir)
+    data = named.data.clone()
+    data.edge_index, data.test_mask = data.edge_index[:, :0], data.test_mask & False
+    return named._replace(data=data)
+
+
+def test_there_may_be_no_edges_and_no_test_nodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Run, "graph", without_edges_and_test_nodes)
+    text = Page(report(folder / "gcn")).text
+    assert "There are no test nodes to look at." in text
+    assert "0 to 0, median 0" in text
+
+
+def test_nothing_to_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        goat(["report", str(tmp_path), "-o", str(tmp_path / "x.html")])
+    assert ended.value.code == 1
+    assert "no run that is done" in capsys.readouterr().err
+    assert not np.any(list(tmp_path.iterdir()))

@@ -1,0 +1,73 @@
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save
+
+from torch_goat.data.datasets import DataError
+from torch_goat.data.datasets.cache import Graph, cache_folder, cached
+
+
+def graph(sparse: bool) -> Graph:
+    x = torch.randn(7, 5)
+    if sparse:
+        x[torch.rand(7, 5) < 0.9] = 0
+    return {"x": x, "y": torch.arange(7), "edge_index": torch.tensor([[0, 1], [1, 2]]).t(), "train_mask": x[:, 0] > 0}
+
+
+def never() -> Graph:
+    raise AssertionError("the graph was there already")
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_what_is_kept_comes_back_equal(sparse: bool) -> None:
+    made = graph(sparse)
+    cached("some", "key", lambda: made)
+    kept = cached("some", "key", never)
+    assert kept.keys() == made.keys()
+    for key, value in made.items():
+        assert torch.equal(kept[key], value)
+        assert kept[key].dtype == value.dtype
+
+
+def test_features_that_are_mostly_zero_take_little_space(cache: Path) -> None:
+    x = torch.zeros(1000, 1000)
+    x[3, 4] = 2.5
+    cached("some", "key", lambda: {"x": x, "y": torch.zeros(1000)})
+    assert (cache / "some/key.safetensors").stat().st_size < 10_000
+    assert torch.equal(cached("some", "key", never)["x"], x)
+
+
+def test_a_damaged_file_is_made_anew(cache: Path) -> None:
+    made = graph(sparse=False)
+    cached("some", "key", lambda: made)
+    file = cache / "some/key.safetensors"
+    content = file.read_bytes()
+    for damaged in (content[: len(content) // 2], save({"other": torch.ones(2)})):
+        file.write_bytes(damaged)
+        assert torch.equal(cached("some", "key", lambda: made)["x"], made["x"])
+        assert file.read_bytes() == content
+
+
+def test_nothing_is_kept_of_a_graph_that_could_not_be_made(cache: Path) -> None:
+    with pytest.raises(AssertionError):
+        cached("some", "key", never)
+    assert not list(cache.rglob("*.safetensors"))
+
+
+def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TORCH_GOAT_CACHE", str(tmp_path / "file/below"))
+    with pytest.raises(DataError, match=r"file/below/some cannot be written .* set TORCH_GOAT_CACHE"):
+        cached("some", "key", lambda: graph(sparse=False))
+
+
+def test_where_the_cache_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCH_GOAT_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setenv("HOME", "/home/someone")
+    assert cache_folder() == Path("/home/someone/.cache/torch-goat")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert cache_folder() == Path("/caches/torch-goat")
+    monkeypatch.setenv("TORCH_GOAT_CACHE", "/mine")
+    assert cache_folder() == Path("/mine")

@@ -1,0 +1,129 @@
+import gzip
+import hashlib
+import pickle
+import re
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.data.datasets.tiny import NOWHERE, put
+from torch_goat.data.datasets import DataError
+from torch_goat.data.datasets.raw import RawFile, check_whole, data_folder, obtain
+from torch_goat.settings import SettingsError
+
+
+def test_the_data_folder_comes_first(tmp_path: Path, cache: Path) -> None:
+    file = RawFile("Some/raw/a.txt", NOWHERE, "edges")
+    downloaded = put(cache / "raw/Some/raw/a.txt", "old\n")
+    assert obtain("some", [file], tmp_path / "data") == [downloaded]
+    mine = put(tmp_path / "data/Some/raw/a.txt", "mine\n")
+    assert obtain("some", [file], tmp_path / "data") == [mine]
+    assert obtain("some", [file], None) == [downloaded]
+
+
+def test_what_is_missing_is_downloaded_once(tmp_path: Path, cache: Path) -> None:
+    source = put(tmp_path / "elsewhere/a.txt", "one\ntwo\n")
+    file = RawFile("Some/raw/a.txt", source.as_uri(), "edges", lines=2)
+    (path,) = obtain("some", [file], None)
+    assert path == cache / "raw/Some/raw/a.txt"
+    assert path.read_text() == "one\ntwo\n"
+    source.unlink()
+    assert obtain("some", [file], None) == [path]
+    assert sorted(found.name for found in (cache / "raw").iterdir()) == ["Some"]  # nothing half done lies about
+
+
+def test_members_of_an_archive(tmp_path: Path) -> None:
+    archive = tmp_path / "all.zip"
+    with zipfile.ZipFile(archive, "w") as members:
+        members.writestr("all/raw/a.csv.gz", gzip.compress(b"1\n"))
+        members.writestr("all/b.txt", "2\n")
+    files = [
+        RawFile("Some/a.csv.gz", archive.as_uri(), "edges", member="all/raw/a.csv.gz"),
+        RawFile("Some/b.txt", archive.as_uri(), "labels", member="all/b.txt"),
+    ]
+    a, b = obtain("some", files, None)
+    assert gzip.decompress(a.read_bytes()) == b"1\n"
+    assert b.read_text() == "2\n"
+    missing = RawFile("Some/c.txt", archive.as_uri(), "labels", member="all/c.txt")
+    with pytest.raises(DataError, match=r"all\.zip is damaged or lacks all/c\.txt"):
+        obtain("some", [missing], None)
+
+
+@pytest.mark.parametrize("with_folder", [False, True])
+def test_missing_without_a_network(tmp_path: Path, cache: Path, with_folder: bool) -> None:
+    folder = tmp_path if with_folder else None
+    file = RawFile("Some/raw/a.npz", f"{NOWHERE}/a.npz", "features")
+    with pytest.raises(DataError) as caught:
+        obtain("some", [file], folder)
+    message = str(caught.value)
+    assert message.startswith("some needs Some/raw/a.npz (features), which is not in ")
+    place = (tmp_path if with_folder else cache / "raw") / "Some/raw/a.npz"
+    assert message.endswith(f"take it from {NOWHERE}/a.npz and put it at {place}.")
+    assert not list(cache.rglob("*.npz"))
+
+
+def test_a_download_that_is_cut_or_changed_is_not_kept(tmp_path: Path, cache: Path) -> None:
+    source = put(tmp_path / "a.txt", "one\ntw")
+    with pytest.raises(DataError, match=r"the download of Some/a\.txt is damaged or cut short \(it has 1 lines"):
+        obtain("some", [RawFile("Some/a.txt", source.as_uri(), "edges", lines=2)], None)
+    published = hashlib.sha256(b"one\ntwo\n").hexdigest()
+    with pytest.raises(DataError, match=r"the download of Some/a\.txt is not the published file"):
+        obtain("some", [RawFile("Some/a.txt", source.as_uri(), "edges", sha256=published)], None)
+    assert not list(cache.rglob("a.txt"))
+
+
+def whole_files(folder: Path) -> list[tuple[RawFile, Path]]:
+    numbers = np.arange(500)
+    np.savez(folder / "plain.npz", a=numbers, b=numbers)
+    np.savez_compressed(folder / "packed.npz", a=numbers, b=numbers)
+    np.save(folder / "a.npy", numbers)
+    put(folder / "a.csv.gz", "\n".join(map(str, numbers)))
+    put(folder / "a.txt", "\n".join(map(str, numbers)) + "\n")
+    return [
+        (RawFile(path.name, NOWHERE, "edges", lines=500 if path.suffix == ".txt" else 0), path)
+        for path in sorted(folder.iterdir())
+    ]
+
+
+def test_a_cut_anywhere_is_refused_by_name(tmp_path: Path) -> None:
+    for file, path in whole_files(tmp_path):
+        check_whole(file, path, path)
+        content = path.read_bytes()
+        for length in (0, 1, len(content) // 3, len(content) // 2, len(content) - 1):
+            path.write_bytes(content[:length])
+            with pytest.raises(DataError, match=f"^{re.escape(str(path))} is damaged or cut short .* replace it with"):
+                check_whole(file, path, path)
+
+
+class Trap:
+    """Writes a file when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple:
+        return (Path.touch, (self.mark,))
+
+
+def test_arrays_of_objects_are_refused_and_run_nothing(tmp_path: Path) -> None:
+    mark = tmp_path / "ran"
+    path = tmp_path / "a.npz"
+    np.savez(path, features=np.array([Trap(mark)], dtype=object))
+    with pytest.raises(DataError, match=r"a\.npz is damaged"):
+        check_whole(RawFile("a.npz", NOWHERE, "features"), path, path)
+    path.write_bytes(pickle.dumps(Trap(mark)))
+    with pytest.raises(DataError, match=r"a\.npz is damaged"):
+        check_whole(RawFile("a.npz", NOWHERE, "features"), path, path)
+    assert not mark.exists()
+
+
+def test_the_folder_that_the_user_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert data_folder(None) is None
+    monkeypatch.setenv("TORCH_GOAT_DATA", str(tmp_path))
+    assert data_folder(None) == tmp_path
+    (tmp_path / "other").mkdir()
+    assert data_folder(tmp_path / "other") == tmp_path / "other"
+    with pytest.raises(SettingsError, match=r"nowhere does not exist"):
+        data_folder(tmp_path / "nowhere")

@@ -1,0 +1,183 @@
+"""The real files, where ``TORCH_GOAT_DATA`` names a folder with them."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.datasets import Amazon, Planetoid, WebKB
+from torch_geometric.utils import to_undirected
+
+from torch_goat.data.datasets import DATASETS, DataError, load
+
+FOLDER = Path(os.environ["TORCH_GOAT_DATA"]) if os.environ.get("TORCH_GOAT_DATA") else None
+pytestmark = pytest.mark.skipif(FOLDER is None, reason="TORCH_GOAT_DATA names no folder with the real data")
+
+# Nodes, columns of edge_index, features, classes: as PyG and the data's authors document them.
+COUNTS = {
+    "cora": (2708, 10556, 1433, 7),
+    "citeseer": (3327, 9104, 3703, 6),
+    "pubmed": (19717, 88648, 500, 3),
+    "computers": (13752, 491722, 767, 10),
+    "photo": (7650, 238162, 745, 8),
+    "cs": (18333, 163788, 6805, 15),
+    "physics": (34493, 495924, 8415, 5),
+    "lastfm-asia": (7624, 2 * 27806, 128, 18),
+    "cornell": (183, 298, 1703, 5),
+    "texas": (183, 325, 1703, 5),
+    "wisconsin": (251, 515, 1703, 5),
+    "ogbn-arxiv": (169343, 2315598, 128, 40),
+    "arxiv-structure": (169343, 2315598, 4, 40),
+    "disease-nc": (1044, 2 * 1043, 1000, 2),
+    "disease-lp": (2665, 2 * 2664, 11, 2),
+    "cora-content": (2708, 10556, 1433, 7),
+}
+SIZES = {
+    ("cora", "public"): [140, 500, 1000],
+    ("cora", "tuned"): [140, 500, 1000],
+    ("cora", "per-class"): [140, 500, 1000],
+    ("citeseer", "public"): [120, 500, 1000],
+    ("citeseer", "paper"): [120, 500, 1000],
+    ("citeseer", "tuned"): [120, 500, 1000],
+    ("citeseer", "per-class"): [120, 500, 1000],
+    ("pubmed", "public"): [60, 500, 1000],
+    ("computers", "paper"): [9625, 1376, 2751],
+    ("computers", "tuned"): [8251, 2750, 2751],
+    ("photo", "paper"): [5354, 765, 1531],
+    ("photo", "tuned"): [4590, 1530, 1530],
+    ("cs", "paper"): [12832, 1834, 3667],
+    ("cs", "tuned"): [10999, 3666, 3668],
+    ("physics", "paper"): [24144, 3450, 6899],
+    ("physics", "tuned"): [20695, 6898, 6900],
+    ("lastfm-asia", "paper"): [4574, 1525, 1525],
+    ("cornell", "geom-gcn"): [87, 59, 37],
+    ("texas", "paper"): [87, 59, 37],
+    ("wisconsin", "geom-gcn"): [120, 80, 51],
+    ("ogbn-arxiv", "public"): [90941, 29799, 48603],
+    ("arxiv-structure", "public"): [90941, 29799, 48603],
+    ("disease-nc", "paper"): [312, 105, 627],
+    ("disease-lp", "paper"): [799, 267, 1599],
+    ("cora-content", "paper"): [140, 300, 1000],
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The data folder, with one cache for all tests of this file."""
+    assert FOLDER is not None
+    monkeypatch.setenv("TORCH_GOAT_DATA", str(FOLDER))
+    monkeypatch.setenv("TORCH_GOAT_CACHE", str(tmp_path_factory.getbasetemp() / "real-cache"))
+    return FOLDER
+
+
+@pytest.mark.parametrize(("name", "split"), SIZES)
+def test_counts_and_split_sizes(name: str, split: str) -> None:
+    if not DATASETS[name].available():
+        pytest.skip(f"{name} is not in the data folder")
+    data = load(name, split=split, index=DATASETS[name].splits[split] - 1)
+    assert (data.num_nodes, data.num_edges, data.num_features, data.num_classes) == COUNTS[name]
+    assert data.y.shape == (data.num_nodes,)
+    assert torch.equal(data.y.unique(), torch.arange(data.num_classes))
+    parts = [data.train_mask, data.val_mask, data.test_mask]
+    assert [int(part.sum()) for part in parts] == SIZES[name, split]
+    assert not bool((parts[0] & parts[1] | parts[0] & parts[2] | parts[1] & parts[2]).any())
+    assert data.is_undirected() == (name not in ("cornell", "texas", "wisconsin"))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "theirs"), [("cora", Planetoid, "Cora"), ("texas", WebKB, "texas"), ("photo", Amazon, "Photo")]
+)
+def test_is_what_the_class_of_pyg_gives(name: str, kind: type, theirs: str, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / kind.__name__ / theirs / "raw", tmp_path / theirs / "raw")
+    expected = kind(str(tmp_path), theirs)[0]
+    data = load(name, split="tuned" if name == "cora" else "")  # where Cora's features are as they are
+    for key in ("x", "y", "edge_index"):
+        assert torch.equal(data[key], expected[key])
+    if name == "texas":
+        third = load(name, index=3)
+        assert torch.equal(third.val_mask, expected.val_mask[:, 3])
+
+
+def test_the_papers_split_of_cora() -> None:
+    data = load("cora-content")
+    assert data.train_mask.nonzero().view(-1).tolist() == list(range(140))
+    assert data.val_mask.nonzero().view(-1).tolist() == list(range(200, 500))
+    assert data.test_mask.nonzero().view(-1).tolist() == list(range(500, 1500))
+    assert sorted(data.y[:140].bincount().tolist(), reverse=True) == [41, 28, 21, 17, 14, 11, 8]
+
+
+def test_cora_is_the_same_graph_in_both_sources() -> None:
+    """Degrees, and how often neighbours share a class, do not depend on the order of nodes and classes."""
+    found = []
+    for data in (load("cora-content"), load("cora")):
+        source, target = data.edge_index
+        alike = int((data.y[source] == data.y[target]).sum())
+        found.append((sorted(source.bincount().tolist()), sorted(data.y.bincount().tolist()), alike))
+    assert found[0] == found[1]
+
+
+def test_row_sums() -> None:
+    for name in ("cora", "citeseer", "cora-content"):
+        sums = load(name).x.sum(dim=1)
+        assert bool((((sums - 1).abs() < 1e-5) | (sums == 0)).all())  # CiteSeer has nodes without words
+    assert set(load("computers").x.unique().tolist()) == {0, 1}
+
+
+def test_the_study_has_the_first_of_ten_draws() -> None:
+    assert DATASETS["cora"].splits == {"public": 1, "tuned": 1, "per-class": 10}
+    study, first, second = (
+        load("cora", split="tuned"),
+        *(load("cora", split="per-class", index=index) for index in (0, 1)),
+    )
+    for mask in ("train_mask", "val_mask", "test_mask"):
+        assert study[mask].equal(first[mask])
+        assert not study[mask].equal(second[mask])
+
+
+def test_the_files_of_fixed_splits(folder: Path) -> None:
+    arrays = np.load(folder / "splits_60_20_20/amazon-photo_split.npz")
+    data = load("photo", split="tuned")
+    for key, part in (("train", "train"), ("valid", "val"), ("test", "test")):
+        assert data[f"{part}_mask"].nonzero().view(-1).tolist() == sorted(arrays[key].tolist())
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("ogbn-arxiv", "ogbn_arxiv/raw/node-feat.csv.gz"),
+        ("lastfm-asia", "LastFMAsia/raw/lastfm_asia.npz"),
+        ("disease-nc", "Disease/disease_nc/disease_nc.feats.npz"),
+    ],
+)
+def test_without_its_features_a_graph_is_refused(name: str, path: str, folder: Path, monkeypatch) -> None:
+    if (folder / path).exists():
+        pytest.skip(f"{path} is in the data folder")
+
+    def unreachable(url: str, timeout: float) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr("urllib.request.urlopen", unreachable)
+    with pytest.raises(DataError, match=f"{name} needs {path} \\(.*features.*put it at {folder / path}"):
+        load(name)
+
+
+def test_what_is_known_of_graphs_whose_features_are_not_there(folder: Path) -> None:
+    arrays = np.load(folder / "ogbn_arxiv/arxiv_graph.npz")
+    arxiv = DATASETS["ogbn-arxiv"]
+    edges = torch.from_numpy(arrays["edge_index"]).long()
+    assert (len(arrays["label"]), edges.size(1)) == (arxiv.nodes, arxiv.edges)
+    assert to_undirected(edges, num_nodes=arxiv.nodes).size(1) == arxiv.edge_columns
+    assert int(arrays["label"].max()) + 1 == arxiv.classes
+    assert tuple(np.bincount(arrays["split"]).tolist()) == arxiv.protocols["public"].sizes
+
+    lastfm = DATASETS["lastfm-asia"]
+    edges = np.loadtxt(folder / "LastFMAsia/lastfm_asia_edges.csv", delimiter=",", skiprows=1, dtype=int)
+    labels = np.loadtxt(folder / "LastFMAsia/lastfm_asia_target.csv", delimiter=",", skiprows=1, dtype=int)[:, 1]
+    assert (len(labels), len(edges), labels.max() + 1) == (lastfm.nodes, lastfm.edges, lastfm.classes)
+
+    disease = DATASETS["disease-nc"]
+    edges = np.loadtxt(folder / "Disease/disease_nc/disease_nc.edges.csv", delimiter=",", dtype=int)
+    labels = np.load(folder / "Disease/disease_nc/disease_nc.labels.npy")
+    assert (len(labels), len(edges), labels.max() + 1) == (disease.nodes, disease.edges, disease.classes)

@@ -1,0 +1,120 @@
+"""Small graphs in the raw formats of the real ones, and datasets that are read from them."""
+
+import dataclasses
+import gzip
+import pickle
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse
+
+from torch_goat.data.datasets import DATASETS
+from torch_goat.data.datasets.dataset import Real
+from torch_goat.data.datasets.splits import DrawnSplit, given, shuffled
+
+NOWHERE = "http://127.0.0.1:9"  # nobody listens there
+
+
+def put(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text)
+    return path
+
+
+def write_webkb(folder: Path, name: str = "texas") -> None:
+    """Six pages with three words each; 5 links, one of them given twice; ten splits, shifted by one page each."""
+    raw = folder / f"WebKB/{name}/raw"
+    pages = "".join(f"{page}\t{page % 2},1,{page}\t{page % 3}\n" for page in range(6))
+    put(raw / "out1_node_feature_label.txt", "node_id\tfeature\tlabel\n" + pages)
+    put(raw / "out1_graph_edges.txt", "node_id\tnode_id\n1\t0\n0\t1\n2\t3\n5\t5\n4\t0\n4\t0\n")
+    for index in range(10):
+        part = (np.arange(6) + index) % 6
+        np.savez(raw / f"{name}_split_0.6_0.2_{index}.npz", train_mask=part < 3, val_mask=part == 3, test_mask=part > 3)
+
+
+def webkb(url: str = NOWHERE) -> Real:
+    """A dataset like Texas, read from the files of :func:`write_webkb`."""
+    real = DATASETS["texas"]
+    assert isinstance(real, Real)
+    lines = {"out1_node_feature_label.txt": 7, "out1_graph_edges.txt": 7}
+    raw = tuple(
+        dataclasses.replace(file, url=f"{url}/{file.path}", lines=lines.get(Path(file.path).name, 0))
+        for file in real.raw
+    )
+    split = DrawnSplit((3, 1, 2), count=10, draw=given)
+    return dataclasses.replace(
+        real,
+        nodes=6,
+        edges=6,
+        edge_columns=5,
+        features=3,
+        classes=3,
+        raw=raw,
+        protocols={
+            "geom-gcn": split,
+            "random": DrawnSplit((2, 2, 2), count=3, draw=shuffled(0.4, 0.3), row_normalized=True),
+        },
+    )
+
+
+def write_planetoid(raw: Path, name: str) -> dict[str, np.ndarray]:
+    """The pickles of a graph of 530 nodes, 10 for training and the last 12 for testing; returns what is in them.
+
+    The test nodes stand in another order than in ``tx``, which ``test.index`` gives.
+    """
+    generator = np.random.default_rng(0)
+    features = (generator.random((530, 4)) < 0.3).astype(np.float32)
+    labels = np.eye(3, dtype=np.int32)[generator.integers(3, size=530)]
+    test = 518 + generator.permutation(12)
+    objects = {
+        "x": scipy.sparse.csr_matrix(features[:10]),
+        "tx": scipy.sparse.csr_matrix(features[test]),
+        "allx": scipy.sparse.csr_matrix(features[:518]),
+        "y": labels[:10],
+        "ty": labels[test],
+        "ally": labels[:518],
+        "graph": {0: [1, 2, 2, 0], 1: [0], 2: [0], 529: [3], 3: [529]},
+    }
+    raw.mkdir(parents=True)
+    for key, value in objects.items():
+        (raw / f"ind.{name}.{key}").write_bytes(pickle.dumps(value, protocol=2))
+    put(raw / f"ind.{name}.test.index", "".join(f"{node}\n" for node in test))
+    return {"features": features, "labels": labels.argmax(axis=1)}
+
+
+def write_amazon(path: Path) -> None:
+    """Four goods, three words; a link in one direction, one in both and one of a good to itself."""
+    words = scipy.sparse.csr_matrix(np.array([[2, 0, 1], [0, 0, 0], [0, 3, 0], [1, 1, 1]], dtype=np.float32))
+    links = scipy.sparse.csr_matrix(np.array([[0, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], np.float32))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parts = {"attr": words, "adj": links}
+    arrays = {f"{key}_{part}": getattr(m, part) for key, m in parts.items() for part in ("data", "indices", "indptr")}
+    shapes = {f"{key}_shape": np.array(matrix.shape) for key, matrix in parts.items()}
+    np.savez(path, labels=np.array([0, 1, 1, 0]), **arrays, **shapes)
+
+
+def write_arxiv(folder: Path) -> None:
+    """Four papers with two features; three citations, two of them between the same papers."""
+    root = folder / "ogbn_arxiv"
+    put(root / "raw/node-feat.csv.gz", "0.5,-1\n2,3\n4,5\n-0.25,0\n")
+    put(root / "raw/node-label.csv.gz", "2\n0\n1\n2\n")
+    put(root / "raw/edge.csv.gz", "0,1\n1,0\n3,2\n")
+    for part, nodes in (("train", "3\n0\n"), ("valid", "1\n"), ("test", "2\n")):
+        put(root / f"split/time/{part}.csv.gz", nodes)
+
+
+def write_disease(folder: Path, name: str) -> None:
+    """Three nodes in a row."""
+    raw = folder / "Disease" / name
+    put(raw / f"{name}.edges.csv", "0,1\n1,2\n")
+    np.save(raw / f"{name}.labels.npy", np.array([1.0, 1.0, 0.0]))
+    scipy.sparse.save_npz(raw / f"{name}.feats.npz", scipy.sparse.csr_matrix([[0.0, 2.0], [1.0, 3.0], [0.0, 0.0]]))
+
+
+def write_linqs(folder: Path) -> None:
+    """Three papers on two topics; a paper that cites two others, one of them twice."""
+    put(folder / "LINQS/cora/cora.content", "31\t1\t0\t1\tTheory\n7\t0\t0\t1\tAgents\n1050\t1\t1\t1\tTheory\n")
+    put(folder / "LINQS/cora/cora.cites", "31\t1050\n7\t1050\n1050\t7\n")

@@ -1,0 +1,27 @@
+"""Small tables for the tests of this part."""
+
+from pathlib import Path
+
+from torch_goat.data.tables import Tables
+
+NODES = """id,age,town,member,label
+a,30,Ulm,1,yes
+b,40,Bonn,0,no
+c,,Ulm,1,yes
+d,20,Bonn,0,no
+e,50,Ulm,0,yes
+f,60,,1,no
+g,35,Kiel,1,yes
+h,45,Bonn,0,no
+i,25,Ulm,1,yes
+j,55,Bonn,0,no
+"""
+EDGES = "source,target\na,b\nb,c\nc,d\nd,e\ne,f\nf,g\ng,h\nh,i\ni,j\nj,a\n"
+
+
+def write(folder: Path, nodes: str | bytes = NODES, edges: str | bytes = EDGES, **options) -> Tables:
+    """Writes both tables and says how to read them."""
+    paths = folder / "nodes.csv", folder / "edges.csv"
+    for path, content in zip(paths, (nodes, edges), strict=True):
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Tables(nodes=str(paths[0]), edges=str(paths[1]), **{"target": "label", **options})

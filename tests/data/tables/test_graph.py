@@ -1,0 +1,252 @@
+from collections import Counter
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+
+from tests.data.tables.files import EDGES, NODES, write
+from torch_goat.data.tables import Column, Schema, TableError, Tables, apply_schema, load_tables
+from torch_goat.settings import SettingsError, dumps, parse
+
+
+def test_tables_become_a_graph(tmp_path: Path) -> None:
+    data, ids, schema, notes, _ = load_tables(write(tmp_path))
+    assert ids == tuple("abcdefghij")
+    assert schema.classes == ("no", "yes")
+    assert data.y.tolist() == [1, 0] * 5
+    assert notes == ()
+    expected = nx.parse_edgelist(EDGES.splitlines()[1:], delimiter=",").to_directed()
+    edges = {(ids[source], ids[target]) for source, target in data.edge_index.t().tolist()}
+    assert edges == set(expected.edges)
+    assert data.edge_index.size(1) == len(edges)
+
+
+def test_statistics_are_those_of_the_training_part(tmp_path: Path) -> None:
+    text = NODES.replace("label\n", "label,split\n")
+    parts = ["train"] * 5 + ["val"] * 2 + ["test"] * 3
+    lines = text.splitlines()
+    rows = [f"{line},{part}" for line, part in zip(lines[1:], parts, strict=True)]
+    tables = write(tmp_path, "\n".join([lines[0], *rows]), split_column="split")
+    data, _, schema, *_ = load_tables(tables)
+    age, town, member = schema.nodes
+    known = np.array([30, 40, 20, 50])
+    assert age == Column("age", "number", known.mean(), known.std(), missing=True)
+    assert town == Column("town", "category", categories=("Bonn", "Ulm"))
+    assert (member.kind, member.missing) == ("flag", False)
+    standard = (np.array([30, 40, 35, 20, 50, 60, 35, 45, 25, 55]) - 35) / known.std()  # c has none: the mean
+    expected = [[value, name == "c", place == "Bonn", place == "Ulm", flag] for name, value, place, flag in zip(
+        "abcdefghij", standard, ["Ulm", "Bonn", "Ulm", "Bonn", "Ulm", "", "Kiel", "Bonn", "Ulm", "Bonn"],
+        [1, 0, 1, 0, 0, 1, 1, 0, 1, 0], strict=True,
+    )]  # fmt: skip
+    torch.testing.assert_close(data.x, torch.tensor(expected, dtype=torch.float32))
+    assert data.train_mask.tolist() == [part == "train" for part in parts]
+
+
+def test_a_schema_survives_its_file_and_gives_new_tables_the_same_input(tmp_path: Path) -> None:
+    graph = load_tables(write(tmp_path))
+    schema = Schema.from_json(graph.schema.to_json(), "schema.json")
+    assert schema == graph.schema
+    new = apply_schema(schema, str(tmp_path / "nodes.csv"), str(tmp_path / "edges.csv"))
+    assert torch.equal(new.data.x, graph.data.x)
+    assert torch.equal(new.data.edge_index, graph.data.edge_index)
+    assert new.ids == graph.ids
+    assert new.target is not None
+    assert list(new.target) == ["yes", "no"] * 5
+
+
+def test_new_tables_may_have_other_columns_and_unseen_values(tmp_path: Path) -> None:
+    schema = load_tables(write(tmp_path)).schema
+    (tmp_path / "new.csv").write_text("member,colour,town,age,id\n1,red,Rome,33,x\n,blue,Ulm,,y\n")
+    (tmp_path / "links.csv").write_text("source,target\nx,y\n")
+    new = apply_schema(schema, str(tmp_path / "new.csv"), str(tmp_path / "links.csv"))
+    town = slice(2, 2 + len(schema.nodes[1].categories))
+    assert new.data.x[0, town].sum() == 0
+    assert new.data.x[1, town].sum() == 1
+    notes = " ".join(new.notes)
+    assert "line 2, column 'town': 'Rome' is a category that training did not see" in notes
+    assert "line 3, column 'member': a value is missing, which training did not see" in notes
+    assert "does not read the columns colour" in notes
+    assert new.target is None
+
+
+def test_new_nodes_are_joined_to_the_training_graph(tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    graph = load_tables(tables)
+    (tmp_path / "new.csv").write_text("id,age,town,member\nx,30,Ulm,1\n")
+    (tmp_path / "links.csv").write_text("source,target\nx,a\n")
+    files = str(tmp_path / "new.csv"), str(tmp_path / "links.csv")
+    with pytest.raises(TableError, match=r"links\.csv, line 2, column 'target': the edge names 'a', which is no node"):
+        apply_schema(graph.schema, *files)
+    new = apply_schema(graph.schema, *files, join=tables)
+    assert new.ids == ("x",)
+    assert torch.equal(new.data.x, torch.cat([graph.data.x, graph.data.x[:1]]))  # x is as a is
+    added = set(map(tuple, new.data.edge_index.t().tolist())) - set(map(tuple, graph.data.edge_index.t().tolist()))
+    assert added == {(10, 0), (0, 10)}
+    (tmp_path / "new.csv").write_text("id,age,town,member\na,30,Ulm,1\n")
+    with pytest.raises(TableError, match="line 2, column 'id': the node 'a' is one of the training graph"):
+        apply_schema(graph.schema, *files, join=tables)
+
+
+def test_a_number_that_does_not_vary_is_zero(tmp_path: Path) -> None:
+    nodes = "id,stamp,label\n" + "".join(f"n{i},1700000000123456789,{'ab'[i % 2]}\n" for i in range(60))
+    graph = load_tables(write(tmp_path, nodes, "source,target\nn0,n1\n"))
+    assert graph.schema.nodes[0].scale == 1
+    assert not graph.data.x.any()  # though the mean of such numbers is off by what rounding leaves
+    nodes = "id,stamp,label\n" + "".join(f"n{i},{17 * 10**17 + 10**5 * i},{'ab'[i % 2]}\n" for i in range(60))
+    graph = load_tables(write(tmp_path, nodes, "source,target\nn0,n1\n"))
+    assert float(graph.data.x[graph.data.train_mask].std(correction=0)) == pytest.approx(1, rel=1e-3)
+
+
+def test_edges_with_direction_and_features(tmp_path: Path) -> None:
+    edges = "from,to,weight,kind\na,b,1,x\nb,c,3,y\nc,d,,x\na,b,3,x\n"
+    lines = NODES.splitlines()
+    rows = [f"{line},{part}" for line, part in zip(lines[1:], ["train"] * 6 + ["val"] * 2 + ["test"] * 2, strict=True)]
+    nodes = "\n".join([lines[0] + ",part", *rows])
+    options = {"edge_features": True, "split_column": "part"}
+    data, _, schema, *_ = load_tables(write(tmp_path, nodes, edges, directed=True, **options))
+    assert data.edge_index.tolist() == [[0, 1, 2], [1, 2, 3]]
+    weight, kind = schema.edges
+    assert (weight.kind, weight.missing, kind.categories) == ("number", True, ("x", "y"))
+    assert schema.edge_dim == data.edge_attr.size(1) == 4
+    first = ((1 + 3) / 2 - weight.mean) / weight.scale  # of the two edges from a to b
+    torch.testing.assert_close(data.edge_attr[0], torch.tensor([first, 0, 1, 0]))
+    both = load_tables(write(tmp_path, nodes, edges, **options)).data
+    assert both.edge_index.size(1) == 6
+    assert load_tables(write(tmp_path, edges=edges)).data.edge_attr is None
+
+
+def test_regression_is_standardised_by_its_training_part(tmp_path: Path) -> None:
+    tables = write(tmp_path, target="age", drop=("label",))
+    data, _, schema, notes, _ = load_tables(tables)
+    assert (schema.task, schema.classes) == ("regression", ())
+    y = np.array([30, 40, np.nan, 20, 50, 60, 35, 45, 25, 55])
+    train = data.train_mask.numpy()
+    assert schema.target_mean == pytest.approx(y[train].mean())
+    assert schema.target_scale == data.target_scale == pytest.approx(y[train].std())
+    known = ~np.isnan(y)
+    np.testing.assert_allclose(data.y.numpy()[known] * schema.target_scale + schema.target_mean, y[known], rtol=1e-5)
+    assert not (data.train_mask | data.val_mask | data.test_mask)[2]
+    assert "1 nodes have no 'age'; they are neighbours alone." in notes
+    assert load_tables(write(tmp_path, target="member", drop=("label",))).schema.classes == ("0", "1")
+    assert load_tables(write(tmp_path, target="member", drop=("label",), task="regression")).schema.classes == ()
+
+
+def test_files_that_changed_are_read_again(tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    first, again = load_tables(tables).data, load_tables(tables).data
+    assert torch.equal(again.x, first.x)
+    kept = first.x.clone()
+    first.x.zero_()
+    first.edge_index.zero_()
+    again = load_tables(tables).data
+    assert torch.equal(again.x, kept)  # what a user writes stays with that user
+    assert again.edge_index.any()
+    first.x = kept
+    write(tmp_path, NODES.replace("a,30,", "a,3000,"))
+    assert not torch.equal(load_tables(tables).data.x, first.x)
+
+
+def test_nodes_need_no_edges(tmp_path: Path) -> None:
+    data = load_tables(write(tmp_path, edges="source,target\n")).data
+    assert data.edge_index.shape == (2, 0)
+    data = load_tables(write(tmp_path, edges="source,target,weight\n", edge_features=True)).data
+    assert data.edge_index.shape == (2, 0)
+
+
+def test_a_graph_without_features_has_its_degrees(tmp_path: Path) -> None:
+    data = load_tables(write(tmp_path, drop=("age", "town", "member"))).data
+    assert torch.equal(data.x, torch.stack([torch.ones(10), torch.full((10,), 2.0).log1p()], dim=1))
+
+
+def test_random_splits_are_stratified_and_differ(tmp_path: Path) -> None:
+    rows = [f"n{number},{number % 7},{'rare' if number % 10 == 0 else 'common'}" for number in range(200)]
+    tables = write(tmp_path, "\n".join(["id,x,label", *rows]), "source,target\nn0,n1\n")
+    first, second, again = (load_tables(tables, index).data for index in (0, 1, 0))
+    assert torch.equal(first.train_mask, again.train_mask)
+    assert not torch.equal(first.train_mask, second.train_mask)
+    assert bool((first.train_mask.int() + first.val_mask.int() + first.test_mask.int() == 1).all())
+    for mask, share in ((first.train_mask, 0.6), (first.val_mask, 0.2), (first.test_mask, 0.2)):
+        assert Counter(first.y[mask].tolist()) == {0: round(180 * share), 1: round(20 * share)}
+
+
+@pytest.mark.parametrize("times", [range(10), [f"20{year:02d}-03-01" for year in range(10)]])
+def test_the_earliest_nodes_train(tmp_path: Path, times: list) -> None:
+    order = [3, 1, 4, 0, 5, 9, 2, 6, 8, 7]
+    lines = NODES.splitlines()
+    rows = [f"{line},{times[when]}" for line, when in zip(lines[1:], order, strict=True)]
+    data = load_tables(write(tmp_path, "\n".join([lines[0] + ",when", *rows]), time_column="when")).data
+    assert data.train_mask.tolist() == [when < 6 for when in order]
+    assert data.test_mask.tolist() == [when >= 8 for when in order]
+
+
+def test_without_a_validation_part_some_training_nodes_validate(tmp_path: Path) -> None:
+    lines = NODES.splitlines()
+    rows = [f"{line},{'train' if number < 8 else 'test'}" for number, line in enumerate(lines[1:])]
+    data = load_tables(write(tmp_path, "\n".join([lines[0] + ",part", *rows]), split_column="part")).data
+    assert (int(data.train_mask.sum()), int(data.val_mask.sum()), int(data.test_mask.sum())) == (6, 2, 2)
+
+
+def test_files_that_change_are_noticed(tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    tied = Tables(**{**vars(tables), "digest": load_tables(tables).digest})
+    load_tables(tied)
+    (tmp_path / "nodes.csv").write_text(NODES.replace("a,30", "a,31"))
+    with pytest.raises(TableError, match="changed since the run was started"):
+        load_tables(tied)
+
+
+def test_options_survive_toml_and_refuse_what_is_impossible(tmp_path: Path) -> None:
+    import tomllib
+
+    tables = write(tmp_path, drop=("age",), train=0.5)
+    assert parse(Tables, tomllib.loads(dumps(tables)), "here") == tables
+    for values, message in [
+        ({"train": 0.9, "val": 0.1}, "together below"),
+        ({"val": 0.0}, "above 0"),
+        ({"split_column": "a", "time_column": "b"}, "exclude each other"),
+        ({"drop": ["label"]}, "which is the target"),
+        ({"task": "ranking"}, "impossible"),
+    ]:
+        with pytest.raises(SettingsError, match=message):
+            parse(Tables, {"nodes": "n", "edges": "e", "target": "label", **values}, "here")
+
+
+def test_a_class_without_training_nodes_is_told(tmp_path: Path) -> None:
+    nodes = "id,part,label\na,train,x\nb,train,y\nc,val,x\nd,test,z\ne,test,w\n"
+    notes = load_tables(write(tmp_path, nodes, "source,target\na,b\n", split_column="part")).notes
+    assert "no training node is of the class 'w', 'z', which no model can learn so." in notes
+    assert not any("training node" in note for note in load_tables(write(tmp_path)).notes)
+
+
+def test_a_column_without_any_value_is_told(tmp_path: Path) -> None:
+    nodes = "\n".join(line.replace(",", ",,", 1) for line in NODES.splitlines()).replace("id,,", "id,height,")
+    _, _, schema, notes, _ = load_tables(write(tmp_path, nodes))
+    assert [column.name for column in schema.nodes] == ["age", "town", "member"]
+    assert notes == ("the columns height of the nodes have no value at all and are not used.",)
+    assert load_tables(write(tmp_path, nodes, drop=("height",))).notes == ()
+
+
+def test_columns_of_edges_that_are_not_used_are_told_with_the_command_that_does(tmp_path: Path) -> None:
+    edges = "\n".join(f"{line},{'weight' if 'source' in line else 1}" for line in EDGES.splitlines())
+    (note,) = load_tables(write(tmp_path, edges=edges)).notes  # goat pid shows it too, which has no such option
+    assert note == "the columns weight of the edges are not used; goat train --edge-features reads them."
+
+
+def test_edges_that_were_several_are_told(tmp_path: Path) -> None:
+    twice = EDGES + "b,a\na,b\n"
+    notes = load_tables(write(tmp_path, edges=twice)).notes
+    assert "2 of 12 edges join nodes that another edge joins; such edges count once." in notes
+    directed = load_tables(write(tmp_path, edges=twice, directed=True))
+    assert any(note.startswith("1 of 12 edges join nodes") for note in directed.notes)
+    weighted = "\n".join(f"{line},{weight}" for weight, line in enumerate(twice.split())).replace(",0\n", ",w\n")
+    read = load_tables(write(tmp_path, edges=weighted, edge_features=True))
+    assert any("have the mean of their features; --directed keeps directions apart." in note for note in read.notes)
+    assert not any("another edge joins" in note for note in load_tables(write(tmp_path)).notes)
+
+
+def test_words_that_count_as_no_value_are_told(tmp_path: Path) -> None:
+    notes = load_tables(write(tmp_path, NODES.replace("Ulm,1,yes", "Ulm,1,None", 1).replace("0,no", "0,", 1))).notes
+    said = "they are neighbours alone. The word 'None' counts as no value (1 times)."
+    assert f"2 nodes have no 'label'; {said}" in notes

@@ -1,0 +1,166 @@
+import builtins
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import dit
+import numpy as np
+import pytest
+import torch
+
+from torch_goat.experiments.information import Decomposition, SmallSampleWarning, decompose
+
+MEASURES = ["wb", "broja"]
+
+
+def gate(function: Callable[..., int], sources: int = 2) -> dict[tuple[int, ...], float]:
+    """Independent fair bits and what a gate makes of them."""
+    return {(*bits, function(*bits)): 0.5**sources for bits in product((0, 1), repeat=sources)}
+
+
+def parts(found: Decomposition) -> list[float]:
+    return [*found.unique, found.redundancy, found.synergy, found.total]
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_xor_is_synergy(measure: Any) -> None:
+    found = decompose(gate(lambda a, b: a ^ b), measure=measure)
+    assert parts(found) == pytest.approx([0, 0, 0, 1, 1], abs=1e-3)
+    assert found.counted == pytest.approx(0)  # who looks at one neighbour at a time sees nothing
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_copy_is_redundancy(measure: Any) -> None:
+    found = decompose({(0, 0, 0): 0.5, (1, 1, 1): 0.5}, measure=measure)
+    assert parts(found) == pytest.approx([0, 0, 1, 0, 1], abs=1e-3)
+    assert found.counted == pytest.approx(2)  # and counts redundancy twice
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_and(measure: Any) -> None:
+    found = decompose(gate(lambda a, b: a & b), measure=measure)
+    assert parts(found) == pytest.approx([0, 0, 0.311, 0.5, 0.811], abs=1e-3)
+    assert found.counted == pytest.approx(2 * 0.311, abs=1e-3)
+
+
+def test_two_copied_bits_are_unique_to_broja_and_not_to_williams_and_beer() -> None:
+    both = gate(lambda a, b: 2 * a + b)
+    assert parts(decompose(both, measure="broja")) == pytest.approx([1, 1, 0, 0, 2], abs=1e-3)
+    # Each source says one bit about each of the target's values; that these are different bits is not looked at.
+    assert parts(decompose(both, measure="wb")) == pytest.approx([0, 0, 1, 1, 2], abs=1e-9)
+
+
+def test_broja_is_the_least_of_a_fine_grid() -> None:
+    """Of bits, each value of the target leaves one number free; here dit finds less than half of the redundancy."""
+    table = np.array([[[2, 2], [1, 0]], [[2, 2], [2, 2]]]) / 13
+    first, second = table.sum(axis=1), table.sum(axis=0)  # each with the target
+    low = np.maximum(0, first[0] + second[0] - table.sum(axis=(0, 1)))
+    free = np.stack(np.meshgrid(*np.linspace(low, np.minimum(first[0], second[0]), 401).T, indexing="ij"), axis=-1)
+    cells = np.stack([free, first[0] - free, second[0] - free, first[1] - second[0] + free]).clip(min=1e-300)
+    telling = (cells * np.log2(cells / cells.sum(axis=-1, keepdims=True))).sum(axis=(0, -1))  # less H(T)
+    target = table.sum(axis=(0, 1))
+    least = telling.min() - (target * np.log2(target)).sum()
+    found = decompose({cell: float(table[cell]) for cell in np.ndindex(2, 2, 2)}, measure="broja")
+    assert sum(found.single) - least == pytest.approx(0.0069, abs=1e-5)
+    assert found.redundancy == pytest.approx(0.0069, abs=1e-4)
+    assert sum(parts(found)[:4]) == pytest.approx(found.total)
+
+
+def test_three_sources() -> None:
+    found = decompose(gate(lambda a, b, c: a ^ b ^ c, 3))
+    assert parts(found) == pytest.approx([0, 0, 0, 0, 1, 1])
+    assert len(found.atoms) == 18
+    assert found.atoms["{1:2:3}"] == pytest.approx(1)
+    pair = decompose(gate(lambda a, b, c: a ^ b, 3))
+    assert pair.atoms["{1:2}"] == pytest.approx(1)
+    assert pair.synergy == pytest.approx(1)
+
+
+def test_where_the_mixed_atoms_go() -> None:
+    # The target is a bit that source 1 has alone and sources 2 and 3 have together: {1}{2:3}.
+    hidden = {(a ^ b, a, b, a ^ b): 0.25 for a, b in product((0, 1), repeat=2)}
+    found = decompose(hidden)
+    assert found.atoms["{1}{2:3}"] == pytest.approx(1)
+    assert parts(found) == pytest.approx([1, 0, 0, 0, 0, 1])
+    assert found.counted == pytest.approx(1)
+    # The target is the parity of any two: {1:2}{1:3}{2:3}, which no single source has a part of.
+    any_two = {(a, (a + t) % 3, (a + 2 * t) % 3, t): 1 / 9 for a, t in product(range(3), repeat=2)}
+    assert decompose(any_two).synergy == pytest.approx(np.log2(3))
+    assert decompose(any_two).atoms["{1:2}{1:3}{2:3}"] == pytest.approx(np.log2(3))
+
+
+def test_broja_of_three_sources() -> None:
+    found = decompose(gate(lambda a, b, c: a ^ b ^ c, 3), measure="broja")
+    assert parts(found) == pytest.approx([0, 0, 0, 0, 1, 1], abs=1e-3)
+
+
+@pytest.mark.slow
+def test_broja_of_three_sources_says_what_it_cannot_settle() -> None:
+    with pytest.raises(ValueError, match="does not settle all atoms of these three sources"):
+        decompose(gate(lambda a, b, c: a & b & c, 3), measure="broja")
+
+
+@pytest.mark.parametrize("target", [0, 1, 2, -1])
+def test_samples_distributions_and_dit_agree(target: int) -> None:
+    rows = np.array(list(product((0, 1), (3, 7), (5, 6))) * 10)
+    rows[:, 2] = 5 + (rows[:, 0] & (rows[:, 1] == 7))
+    joint: dict[tuple[int, ...], float] = {}
+    for row in rows.tolist():
+        joint[tuple(row)] = joint.get(tuple(row), 0) + 1 / len(rows)
+    found = [
+        decompose(rows, target),
+        decompose(torch.from_numpy(rows), target),
+        decompose(joint, target),
+        decompose(dit.Distribution(list(joint), list(joint.values())), target),
+    ]
+    for one in found[1:]:
+        assert parts(one) == pytest.approx(parts(found[0]))
+
+
+def test_prints_in_bits() -> None:
+    text = str(decompose(gate(lambda a, b: a ^ b)))
+    assert "synergy            1.000 bit" in text
+    assert "source by source" in text
+
+
+def bits(rows: int, columns: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(2, size=(rows, columns))
+
+
+@pytest.mark.parametrize(
+    ("samples", "options", "message"),
+    [
+        (bits(100, 2), {}, "needs 2 or 3 sources, got 1"),
+        (bits(200, 5), {}, "needs 2 or 3 sources, got 4"),
+        (np.random.default_rng(0).normal(size=(50, 3)), {}, "variable 0 is continuous .* bin it first"),
+        (np.array([[0, 1, np.nan], [1, 1, 0]]), {}, "variable 2 has a missing value"),
+        (np.array([["a", "b", "c"]]), {}, "variable 0 must hold whole numbers"),
+        (bits(100, 3), {"target": 3}, "target=3 is not there: the variables are 0 to 2"),
+        (bits(100, 3), {"measure": "brojo"}, "measure='brojo' is unknown; did you mean 'broja'"),
+        (np.arange(90).reshape(30, 3), {}, "30 x 30 x 30 symbols make 27000 combinations, but there are 30 samples"),
+        (bits(10, 3)[0], {}, r"got shape \[3\]"),
+        ({(0, 0, 0): 0.5, (1, 1, 1): 0.6}, {}, "sum to 1, but they sum to 1.1"),
+        ({(0, 0, 0): 0.5, (1, 1): 0.5}, {}, "all of them of the same length"),
+    ],
+)
+def test_bad_input(samples: Any, options: Any, message: str) -> None:
+    with pytest.raises((ValueError, TypeError), match=message):
+        decompose(samples, **options)
+
+
+def test_a_small_sample_is_said_to_be_small() -> None:
+    with pytest.warns(SmallSampleWarning, match="12 samples for 2 x 2 x 2 symbols, 8 combinations"):
+        decompose(np.array(list(product((0, 1), repeat=3)) + [(0, 0, 0)] * 4))
+
+
+def test_without_dit_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = builtins.__import__
+
+    def without(name: str, *arguments: Any) -> Any:
+        if name.startswith("dit"):
+            raise ImportError(name)
+        return real(name, *arguments)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(ImportError, match=r"decompose needs dit: pip install 'torch-goat\[information\]'\."):
+        decompose(gate(lambda a, b: a ^ b))

@@ -1,0 +1,61 @@
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from torch_goat.experiments.information import cluster, quantile_bins
+
+
+def test_quantiles_are_of_equal_size_and_in_order() -> None:
+    values = np.random.default_rng(0).normal(size=1000)
+    found = quantile_bins(values, 4)
+    assert np.bincount(found).tolist() == [250, 250, 250, 250]
+    assert (np.diff(found[np.argsort(values)]) >= 0).all()
+
+
+def test_equal_values_share_a_bin() -> None:
+    assert quantile_bins([0, 0, 0, 0, 0, 0, 1, 2], 2).tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
+    assert quantile_bins([0, 0, 0, 0, 0, 0, 1, 2, 3, 4], 4).tolist() == [0, 0, 0, 0, 0, 0, 1, 2, 2, 2]
+
+
+def test_few_values_are_a_bin_each() -> None:
+    assert quantile_bins([0, 0, 0, 0, 0, 0, 1, 2], 4).tolist() == [0, 0, 0, 0, 0, 0, 1, 2]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_clusters_are_found(dtype: type) -> None:
+    generator = np.random.default_rng(0)
+    truth = generator.integers(4, size=400)
+    rows = (10 * np.eye(4)[truth] + generator.normal(size=(400, 4))).astype(dtype)
+    assert adjusted_rand_score(truth, cluster(rows, 4)) == 1
+    assert (cluster(rows, 4, seed=3) == cluster(rows, 4, seed=3)).all()
+
+
+@pytest.mark.parametrize("far", [0.0, 2000.0, 1e6])
+def test_clusters_do_not_depend_on_where_zero_is(far: float) -> None:
+    years = np.repeat([0.0, 1.0, 2.0], 50)
+    found = cluster(np.stack([far + years, np.zeros(150)], axis=1), 3)
+    assert adjusted_rand_score(years, found) == 1
+
+
+def test_clusters_close_to_each_other_and_far_from_a_third() -> None:
+    truth = np.repeat([0.0, 10_000.0, 10_001.0], 50)
+    assert adjusted_rand_score(truth, cluster(np.stack([truth, truth], axis=1), 3)) == 1
+
+
+def test_no_more_clusters_than_different_rows() -> None:
+    assert set(cluster(np.array([[0.0, 1], [2, 3]] * 5), 4).tolist()) == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: quantile_bins([1.0, 2.0], 1), "bins=1 leaves nothing to tell apart"),
+        (lambda: quantile_bins([1.0, np.nan], 2), "none of them NaN"),
+        (lambda: quantile_bins([], 2), "there must be samples"),
+        (lambda: quantile_bins([[1.0]], 2), "one number per sample"),
+        (lambda: cluster([1.0, 2.0], 2), "a row of numbers per sample"),
+    ],
+)
+def test_bad_input(call, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        call()

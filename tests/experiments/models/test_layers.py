@@ -1,0 +1,184 @@
+"""The layers are PyG's own, given the same weights."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Module
+from torch_geometric.data import Data
+from torch_geometric.nn import GIN, MLP, GATConv, GATv2Conv, GCNConv, PNAConv, SAGEConv
+
+from tests.experiments.models.cases import DEGREE, IN, OUT, N, graph, network
+from torch_goat.experiments.models import ModelOptions, build, degree_histogram
+from torch_goat.experiments.models.layers import SumOfHeads
+from torch_goat.nn import GOATConv, GOATNet, RNNAggregation
+from torch_goat.ops.neighborhoods import neighborhoods
+from torch_goat.ops.selection import random_order
+
+WIDTH, HEADS = 6, 4
+PNA: dict[str, Any] = {"aggregators": ["sum", "max"], "scalers": ["identity", "linear"], "deg": DEGREE}
+
+STACKS: dict[str, tuple[dict[str, Any], Callable[[], list[Module]]]] = {
+    "gcn": ({}, lambda: [GCNConv(IN, WIDTH), GCNConv(WIDTH, OUT)]),
+    "sage-mean": ({}, lambda: [SAGEConv(IN, WIDTH), SAGEConv(WIDTH, OUT)]),
+    "sage-max": ({}, lambda: [SAGEConv(IN, WIDTH, aggr="max"), SAGEConv(WIDTH, OUT, aggr="max")]),
+    "gat": (
+        {"heads": HEADS, "attention_dropout": 0.3},
+        lambda: [GATConv(IN, WIDTH, HEADS, dropout=0.3), GATConv(HEADS * WIDTH, OUT, dropout=0.3)],
+    ),
+    "gatv2": (
+        {"heads": HEADS, "head_pooling": "mean", "attention_dropout": 0.3},
+        lambda: [GATv2Conv(IN, WIDTH, HEADS, concat=False, dropout=0.3), GATv2Conv(WIDTH, OUT, dropout=0.3)],
+    ),
+    "pna": (
+        {"aggregators": ("sum", "max"), "scalers": ("identity", "linear")},
+        lambda: [PNAConv(IN, WIDTH, **PNA), PNAConv(WIDTH, OUT, **PNA)],
+    ),
+}
+
+
+def chain(layers: list[Module], x: Tensor, edge_index: Tensor, dropout: float, training: bool) -> Tensor:
+    first, second = layers
+    x = F.elu(first(F.dropout(x, dropout, training), edge_index))
+    return second(F.dropout(x, dropout, training), edge_index)
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("name", STACKS)
+def test_baselines_are_pygs_layers(name: str, training: bool) -> None:
+    values, stack = STACKS[name]
+    model = network(name, hidden_channels=WIDTH, **values).train(training)
+    layers = stack()
+    for ours, theirs in zip(model.layers, layers, strict=True):
+        assert all(map(torch.equal, ours.buffers(), theirs.buffers()))  # the mean degrees of pna
+        theirs.load_state_dict(ours.state_dict())
+        theirs.train(training)
+    x, edge_index = graph()
+    torch.manual_seed(7)
+    out = model(x, edge_index)
+    torch.manual_seed(7)
+    expected = chain(layers, x, edge_index, 0.5, training)
+    exact = {"rtol": 0.0, "atol": 0.0} if name != "sage-mean" else {}  # which projects before it averages
+    torch.testing.assert_close(out, expected, **exact)
+
+
+def test_the_residual_is_pygs() -> None:
+    model = network("gat", num_layers=1, residual=True)
+    theirs = GATConv(IN, OUT, residual=True)
+    theirs.load_state_dict(model.layers[0].state_dict() | {"res.weight": model.residuals[0].weight})
+    x, edge_index = graph()
+    torch.manual_seed(7)
+    out = model(x, edge_index)
+    torch.manual_seed(7)
+    torch.testing.assert_close(out, theirs(F.dropout(x, 0.5), edge_index))
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+def test_gin_is_pygs(norm: str) -> None:
+    model = network("gin", hidden_channels=WIDTH, norm=norm, dropout=0.0)
+    names = {"none": (None, {}), "batch": ("batch_norm", {}), "layer": ("layer_norm", {"mode": "node"})}
+    theirs = GIN(IN, WIDTH, 2, OUT, act="elu", norm=names[norm][0], norm_kwargs=names[norm][1])
+    theirs.convs.load_state_dict(model.layers.state_dict())
+    theirs.norms.load_state_dict(model.norms.state_dict() if norm != "none" else {})
+    x, edge_index = graph()
+    for training in (True, False):  # the first moves the running statistics of both
+        assert torch.equal(model.train(training)(x, edge_index), theirs.train(training)(x, edge_index))
+
+
+def test_mlp_is_pygs_and_reads_no_edges() -> None:
+    model = network("mlp", hidden_channels=WIDTH, num_layers=3).eval()
+    theirs = MLP([IN, WIDTH, WIDTH, OUT], act="elu", norm=None)
+    theirs.lins.load_state_dict(model.layers.state_dict())
+    x, edge_index = graph()
+    assert torch.equal(model(x, edge_index), theirs(x))
+    assert torch.equal(model(x, edge_index), model(x, edge_index[:, :3]))
+
+
+@pytest.mark.parametrize("rnn", ["lstm", "gru"])
+def test_sage_lstm_is_pygs_layer_with_our_aggregation(rnn: str) -> None:
+    model = network("sage-lstm", hidden_channels=WIDTH, rnn=rnn).eval()
+    x, edge_index = graph()
+    hood = neighborhoods(edge_index, None, N, N, add_self_loops=False)
+    ordered = edge_index[:, hood.edge[random_order(hood, fresh=False)]]  # SAGEConv reads edges as they come
+    layers = []
+    for ours, width, out in zip(model.layers, (IN, WIDTH), (WIDTH, OUT), strict=True):
+        layers.append(SAGEConv(width, out, aggr=RNNAggregation(width, width, rnn, backend="torch")))
+        layers[-1].load_state_dict(ours.state_dict())
+    torch.testing.assert_close(model(x, edge_index), chain(layers, x, ordered, 0.0, False))
+
+
+@pytest.mark.parametrize("conv", [GATConv, GATv2Conv])
+def test_summed_heads(conv: type[Module]) -> None:
+    layer = SumOfHeads(conv(IN, WIDTH, HEADS, concat=False, bias=False))
+    torch.nn.init.normal_(layer.bias)
+    apart = conv(IN, WIDTH, HEADS, concat=True, bias=False)
+    apart.load_state_dict(layer.conv.state_dict())
+    x, edge_index = graph()
+    expected = apart(x, edge_index).view(N, HEADS, WIDTH).sum(dim=1) + layer.bias
+    torch.testing.assert_close(layer(x, edge_index), expected)
+    model = network("gat", heads=HEADS, head_pooling="sum")
+    assert isinstance(model.layers[0], SumOfHeads)
+
+
+def as_goat_net(model: Module, net: GOATNet) -> GOATNet:
+    """The paper's network with the weights of ours."""
+    parts = {"encoder": "lin_in", "layers.0": "goat", "layers.1": "second", "output": "lin_out"}
+    state = {}
+    for key, value in model.state_dict().items():
+        part = next(part for part in parts if key.startswith(part))
+        state[parts[part] + key.removeprefix(part)] = value
+    net.load_state_dict(state)
+    return net
+
+
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("second", ["gat", "gcn"])
+@pytest.mark.parametrize("regression", [False, True])
+def test_goat_is_the_papers_network(second: str, regression: bool, training: bool) -> None:
+    # GOATNet drops coefficients of its GAT layer as it drops those of its GOAT layer.
+    shared: dict[str, Any] = {"heads": 2, "head_pooling": "sum", "rnn": "gru", "attention": "gatv2"}
+    dropout: dict[str, Any] = {"dropout": 0.4, "attention_dropout": 0.4}
+    wide: dict[str, Any] = {"input_channels": 7, "last_channels": 4} if regression else {}
+    model = network("goat", last=second, **shared, **dropout, **wide)
+    if wide:
+        wide["second_channels"] = wide.pop("last_channels")
+    net = as_goat_net(model, GOATNet(IN, 8, OUT, second=second, dropout=0.4, backend="torch", **shared, **wide))
+    x, edge_index = graph()
+    torch.manual_seed(7)
+    out, orderings = model.train(training)(x, edge_index, return_orderings=True)
+    torch.manual_seed(7)
+    expected, theirs = net.train(training)(x, edge_index, return_orderings=True)
+    assert torch.equal(out, expected)
+    assert orderings == theirs
+
+
+def test_goat_paper_is_the_layer_of_the_equations() -> None:
+    model = network("goat-paper", heads=2, max_neighbors=3, neighbor_selection="top", residual=True).eval()
+    layer = model.layers[0]
+    assert isinstance(layer, GOATConv)
+    theirs = GOATConv.paper(
+        IN, 8, heads=2, max_neighbors=3, neighbor_selection="top", backend="torch"
+    )  # strictly equal keys: no bias and no residual in the layer
+    theirs.load_state_dict(layer.state_dict())
+    x, edge_index = graph()
+    assert torch.equal(layer(x, edge_index), theirs(x, edge_index))
+    assert (layer.heads, layer.max_neighbors, layer.neighbor_selection) == (2, 3, "top")
+    assert "bias" in dict(network("goat").layers[0].named_parameters())
+
+
+def test_degree_histogram_is_pygs() -> None:
+    _, edge_index = graph()
+    assert torch.equal(
+        degree_histogram(edge_index, N), PNAConv.get_degree_histogram([Data(edge_index=edge_index, num_nodes=N)])
+    )
+    assert degree_histogram(torch.tensor([[0, 1, 2], [3, 3, 0]]), 5).tolist() == [3, 1, 1]
+
+
+def test_pna_asks_for_degrees() -> None:
+    with pytest.raises(ValueError, match="a pna layer needs the degrees of the training graph"):
+        build(ModelOptions(name="pna"), IN, OUT)
+    with pytest.raises(ValueError, match="has no edges"):
+        build(ModelOptions(name="pna"), IN, OUT, degree=torch.tensor([4]))

@@ -1,0 +1,299 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch_geometric.nn import GATConv
+
+from tests.compare import relative_error
+from tests.experiments.models.cases import DETERMINISTIC, IN, OUT, RANDOM, N, graph, network, options
+from tests.graphs import graphs, small_graph
+from tests.nn.test_properties import far_apart
+from torch_goat.experiments.models import MODELS, Network, build
+
+NO_EDGES = torch.empty(2, 0, dtype=torch.long)
+GRAPHS = {
+    "isolated nodes": (N, small_graph()),
+    "one node": (1, NO_EDGES),
+    "one node with a self loop": (1, torch.zeros(2, 1, dtype=torch.long)),
+    "no edges": (4, NO_EDGES),
+}
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+@pytest.mark.parametrize("name", MODELS)
+def test_runs_on_every_graph_in_training_and_evaluation(name: str, norm: str) -> None:
+    model = network(name, norm=norm, input_channels=6, last_channels=4, residual=True)
+    for num_nodes, edge_index in GRAPHS.values():
+        for training in (True, False):
+            out = model.train(training)(torch.randn(num_nodes, IN), edge_index)
+            assert out.shape == (num_nodes, OUT)
+            assert bool(torch.isfinite(out).all())
+            out.sum().backward()
+    assert all(bool(torch.isfinite(parameter.grad).all()) for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_short_numbers_of_nodes_are_numbers_of_nodes(name: str) -> None:
+    """Values and gradients; PyTorch's gather and scatter read 32 bits wrongly where an index is expanded."""
+    x, edge_index = graph()
+    model, found = network(name).eval(), []
+    for edges in (edge_index, edge_index.int()):
+        model.zero_grad()
+        out = model(x, edges)
+        out.square().sum().backward()
+        found.append(torch.cat([out.flatten(), *(value.grad.flatten() for value in model.parameters())]))
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_a_sparse_matrix_is_its_edges(name: str) -> None:
+    x, edge_index = graph()
+    adjacency = torch.sparse_coo_tensor(
+        edge_index.flip(0), torch.ones(edge_index.size(1)), (N, N), check_invariants=True
+    )
+    model = network(name).eval()
+    assert torch.equal(model(x, adjacency), model(x, edge_index))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradients_reach_every_parameter(name: str) -> None:
+    model = network(name, norm="layer", input_channels=6, residual=True, dropout=0.0)
+    x, edge_index = graph()
+    (model(x, edge_index) * torch.randn(N, OUT)).sum().backward()
+    still = [key for key, value in model.named_parameters() if value.grad is None or not bool(value.grad.any())]
+    assert not still
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+@pytest.mark.parametrize("encoder", [0, 6])
+def test_the_gain_is_that_of_the_input(name: str, encoder: int) -> None:
+    plain, scaled = (
+        network(name, input_channels=encoder, residual=True, **gain).eval() for gain in ({}, {"input_gain": 8})
+    )
+    scaled.load_state_dict(plain.state_dict())
+    x, edge_index = graph()
+    assert torch.equal(scaled(x, edge_index), plain(8 * x, edge_index))
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+def test_without_dropout_training_is_evaluation(name: str) -> None:
+    model = network(name, norm="layer", dropout=0.0)
+    x, edge_index = graph()
+    assert torch.equal(model.train()(x, edge_index), model.eval()(x, edge_index))
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_random_orders_change_from_step_to_step(name: str) -> None:
+    model = network(name, dropout=0.0)
+    x, edge_index = graph()
+    assert not torch.equal(model(x, edge_index), model(x, edge_index))
+    assert torch.equal(model.eval()(x, edge_index), model(x, edge_index))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_training_step_repeats_from_the_state_of_the_generator(name: str) -> None:
+    model = network(name, **{"attention_dropout": 0.5} if "attention_dropout" in options(name).reads() else {})
+    x, edge_index = graph()
+    before = torch.get_rng_state()
+    out = model(x, edge_index)
+    assert not torch.equal(model(x, edge_index), out)
+    torch.set_rng_state(before)
+    assert torch.equal(model(x, edge_index), out)
+
+
+@pytest.mark.parametrize("name", DETERMINISTIC)
+@settings(max_examples=25)
+@given(graph=graphs(), random=st.randoms(use_true_random=False))
+def test_relabelling_nodes_permutes_the_output(name: str, graph: tuple[int, Tensor], random) -> None:
+    num_nodes, edge_index = graph
+    last = {"last": "goat"} if name == "goat" else {}
+    torch.manual_seed(0)
+    model = network(name, norm="layer", residual=True, **last).double().eval()
+    x = torch.randn(num_nodes, IN, dtype=torch.double)
+    new = list(range(num_nodes))
+    random.shuffle(new)
+    new = torch.tensor(new)  # old node i becomes new[i]
+    out, orderings = model(x, edge_index, return_orderings=True)
+    assume(all(map(far_apart, orderings)))
+    relabelled = model(x[torch.argsort(new)], new[edge_index])
+    assert relative_error(relabelled[new], out) < 1e-9
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_shuffling_edges_changes_rounding_at_most(name: str) -> None:
+    model = network(name).double().eval()
+    x, edge_index = graph(torch.double)
+    out = model(x, edge_index[:, torch.randperm(edge_index.size(1))])
+    assert relative_error(out, model(x, edge_index)) < 1e-12
+
+
+def normalized(model: Network, number: int, value: Tensor) -> Tensor:
+    state = {key.split(".")[-1]: item for key, item in model.norms[number].state_dict().items()}
+    if model.options.norm == "layer":
+        return F.layer_norm(value, value.shape[1:], state["weight"], state["bias"])
+    if model.options.norm == "batch":
+        return F.batch_norm(value, state["running_mean"], state["running_var"], state["weight"], state["bias"])
+    return value
+
+
+@pytest.mark.parametrize("norm", ["none", "batch", "layer"])
+@pytest.mark.parametrize("linear", [False, True])
+def test_the_chain_around_the_layers(linear: bool, norm: str) -> None:
+    values = {"last_channels": 4} if linear else {}
+    model = network("gcn", input_channels=6, residual=True, norm=norm, activation="relu", **values)
+    x, edge_index = graph()
+    for _ in range(3):
+        model(x, edge_index)  # moves the running statistics
+    out = model.eval()(x, edge_index)
+
+    first, second = model.layers
+    x = x @ model.encoder.weight.t() + model.encoder.bias
+    x = normalized(model, 0, first(x, edge_index) + x @ model.residuals[0].weight.t()).relu()
+    x = second(x, edge_index) + x @ model.residuals[1].weight.t()
+    if linear:
+        x = normalized(model, 1, x).relu() @ model.output.weight.t() + model.output.bias
+    assert len(model.norms) == 1 + linear
+    torch.testing.assert_close(out, x)
+
+
+def test_dropout_is_on_the_input_of_every_layer_and_nowhere_else() -> None:
+    model = network("mlp", input_channels=50, hidden_channels=50, last_channels=50, num_layers=3, dropout=0.3)
+    shares: list[float] = []
+
+    def watch(_, inputs: tuple[Tensor, ...]) -> None:
+        shares.append(float((inputs[0] == 0).float().mean()))
+
+    for module in (*model.layers, model.encoder, model.output):
+        module.register_forward_pre_hook(watch)
+    x, edge_index = torch.randn(200, IN), small_graph()
+    model(x, edge_index)
+    assert [abs(share - 0.3) < 0.03 for share in shares] == [False, True, True, True, False]
+    assert shares[0] == shares[-1] == 0
+    shares.clear()
+    model.eval()(x, edge_index)
+    assert shares == [0] * 5
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "widths"),
+    [
+        ("gat", {"heads": 4}, (5, 32, 3)),
+        ("gat", {"heads": 4, "head_pooling": "sum"}, (5, 8, 3)),
+        ("gatv2", {"heads": 2, "head_pooling": "mean", "num_layers": 3}, (5, 8, 8, 3)),
+        ("goat", {"heads": 4}, (5, 32, 3)),
+        ("goat", {"heads": 4, "head_pooling": "sum", "last": "goat"}, (5, 8, 8)),
+        ("goat", {"last": "goat", "last_channels": 6}, (5, 8, 6)),
+        ("goat", {"num_layers": 1}, (5, 8)),
+        ("gin", {"last": "goat"}, (5, 8, 8)),
+        ("sage-max", {"input_channels": 7, "last_channels": 4}, (7, 8, 4)),
+    ],
+)
+def test_widths_of_the_layers(name: str, values: dict, widths: tuple[int, ...]) -> None:
+    model = network(name, **values).eval()
+    seen: list[int] = []
+    for layer in model.layers:
+        layer.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].size(1)))
+    last: list[int] = []
+    model.layers[-1].register_forward_hook(
+        lambda _, __, out: last.append((out[0] if isinstance(out, tuple) else out).size(1))
+    )
+    assert model(*graph()).shape == (N, OUT)
+    assert (*seen, *last) == widths
+
+
+def test_janossy_lengths_go_to_their_layers() -> None:
+    lengths = [layer.length for layer in network("janossy", num_layers=4, permutation_lengths=(15, 5)).layers]
+    assert lengths == [15, 5, 5, 5]
+    assert network("gcn", last="janossy", permutation_lengths=(7,)).layers[1].length == 7
+    assert network("sage-lstm").layers[0].length is None
+
+
+@pytest.mark.parametrize(
+    ("values", "count"),
+    [({}, 1), ({"last": "goat"}, 2), ({"name": "goat-paper", "num_layers": 3}, 2), ({"name": "gcn"}, 0)],
+)
+def test_orderings_come_out_and_go_in(values: dict, count: int) -> None:
+    model = network(**{"name": "goat"} | values).eval()
+    x, edge_index = graph()
+    out, orderings = model(x, edge_index, return_orderings=True)
+    assert len(orderings) == model.num_orderings == count
+    assert torch.equal(model(x, edge_index, orderings=orderings), out)
+    model.reset_parameters()
+    _, replayed = model(x, edge_index, orderings=orderings, return_orderings=True)
+    assert replayed == orderings
+    _, sorted_anew = model(x, edge_index, return_orderings=True)
+    assert count == 0 or sorted_anew != orderings
+    with pytest.raises(ValueError, match=f"orderings has 5 entries, but there are {count} GOAT layers"):
+        model(x, edge_index, orderings=[None] * 5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_reset_draws_anew_and_forgets_statistics(name: str) -> None:
+    model = network(name, norm="batch", residual=True)
+    fresh = network(name, norm="batch", residual=True).state_dict()
+    x, edge_index = graph()
+    model(x, edge_index)
+    with torch.no_grad():
+        for value in model.parameters():
+            value.fill_(5.0)
+    model.reset_parameters()
+    for key, value in model.state_dict().items():
+        if torch.unique(fresh[key]).numel() == 1:  # zeros, ones, counts, mean degrees
+            assert torch.equal(value, fresh[key]), key
+        elif not key.endswith("bias_ih"):  # zeros, but for an open forget gate
+            assert not bool((value == 5).any()), key
+            assert not torch.equal(value, fresh[key]), key
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_are_the_whole_state(name: str) -> None:
+    model, other = network(name, norm="batch"), network(name, norm="batch")
+    x, edge_index = graph()
+    model(x, edge_index)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other.eval()(x, edge_index), model.eval()(x, edge_index))
+
+
+def test_bad_input_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least 1, got 0 and 3"):
+        build(options("gcn"), 0, 3)
+    with pytest.raises(ValueError, match="edge_dim must be at least 0, got -1"):
+        build(options("gat"), 5, 3, edge_dim=-1)
+    for edges in (torch.zeros(7, 2, dtype=torch.long), torch.tensor([0, 1])):
+        with pytest.raises(ValueError, match=r"edge_index must have shape \[2, E\], got \["):
+            network("gcn")(torch.randn(10, 5), edges)
+    with pytest.raises(ValueError, match=r"x must have shape \[nodes, 5\], got \[10, 4\]"):
+        network("gcn")(torch.randn(N, 4), small_graph())
+
+
+@pytest.mark.parametrize("head_pooling", ["cat", "sum"])
+@pytest.mark.parametrize("name", ["gat", "gatv2", "goat"])
+def test_edge_features_reach_every_layer_that_reads_them(name: str, head_pooling: str) -> None:
+    made = build(options(name, heads=2, head_pooling=head_pooling, dropout=0.0), IN, OUT, edge_dim=3).eval()
+    x, edge_index = graph()
+    features = torch.randn(edge_index.size(1), 3, requires_grad=True)
+    made(x, edge_index, features).square().sum().backward()
+    assert features.grad is not None
+    assert (features.grad[edge_index[0] != edge_index[1]].abs().sum(dim=1) > 0).any()
+    assert all(parameter.grad is not None for parameter in made.parameters())
+
+
+def test_edge_features_are_refused_where_nothing_reads_them() -> None:
+    with pytest.raises(ValueError, match=r"no layer of this network \(gcn -> gcn\) reads edge features"):
+        build(options("gcn"), IN, OUT, edge_dim=2)
+    x, edge_index = graph()
+    with pytest.raises(ValueError, match=r"edge_attr has shape \[\d+, 2\], but the network reads 0"):
+        build(options("gat"), IN, OUT)(x, edge_index, torch.randn(edge_index.size(1), 2))
+    with pytest.raises(ValueError, match="edge_attr has shape None, but the network reads 2"):
+        build(options("gat"), IN, OUT, edge_dim=2)(x, edge_index)
+
+
+def test_gat_with_edge_features_is_the_one_of_pyg() -> None:
+    made = build(options("gat", num_layers=1, dropout=0.0), IN, OUT, edge_dim=3).eval()
+    conv = GATConv(IN, OUT, edge_dim=3)
+    conv.load_state_dict(made.layers[0].state_dict())
+    x, edge_index = graph()
+    features = torch.randn(edge_index.size(1), 3)
+    torch.testing.assert_close(made(x, edge_index, features), conv(x, edge_index, features))

@@ -1,0 +1,168 @@
+import dataclasses
+from typing import Any
+
+import pytest
+import torch
+
+from tests.experiments.models.cases import graph, network
+from torch_goat import settings
+from torch_goat.experiments.models import MODELS, ModelOptions
+from torch_goat.experiments.models.layers import KINDS
+from torch_goat.nn.ragged_rnn import RaggedRNN
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"name": "gta"}, "name='gta' is unknown; did you mean 'gat'?"),
+        ({"last": "gcnn"}, "last='gcnn' is unknown; did you mean 'gcn'?"),
+        ({"rnn": "lstn"}, "rnn='lstn' is unknown; did you mean 'lstm'?"),
+        ({"backend": "tritton"}, "backend='tritton' is unknown; did you mean 'triton'?"),
+        ({"name": "pna", "aggregators": ("mean", "median")}, "aggregators='median' is unknown"),
+        ({"name": "pna", "scalers": ("line",)}, "scalers='line' is unknown; did you mean 'linear'?"),
+        ({"name": "pna", "scalers": ()}, "scalers is empty"),
+        ({"hidden_channels": 0}, "hidden_channels must be at least 1, got 0"),
+        ({"num_layers": 0}, "num_layers must be at least 1, got 0"),
+        ({"input_channels": -1}, "input_channels must be at least 0, got -1"),
+        ({"input_gain": 0.0}, "input_gain must be a positive number, got 0.0"),
+        ({"input_gain": float("nan")}, "input_gain must be a positive number, got nan"),
+        ({"heads": 0}, "heads must be at least 1, got 0"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
+        ({"attention_dropout": float("nan")}, "attention_dropout must be at least 0 and below 1, got nan"),
+        ({"name": "janossy", "permutations": 0}, "permutations must be at least 1, got 0"),
+        ({"name": "janossy", "permutation_lengths": (5, 0)}, "permutation_lengths must be at least 1 each, got [5, 0]"),
+        ({"name": "janossy", "permutation_lengths": (5, 5, 5)}, "has 3 entries, but there are 2 janossy layers"),
+        ({"name": "janossy", "last": "gcn", "permutation_lengths": (5, 5)}, "2 entries, but there are 1 janossy"),
+        ({"hidden_channels": 7}, "hidden_channels=7 is odd"),
+        ({"last": "goat", "last_channels": 5}, "last_channels=5 is odd"),
+        ({"neighbor_selection": "top"}, "neighbor_selection='top' needs max_neighbors of at least 1"),
+        ({"num_layers": 1, "last": "gcn"}, "last='gcn' needs num_layers of at least 2"),
+    ],
+)
+def test_impossible_values_are_refused_by_name(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared)
+        ModelOptions(**values)
+    assert message in str(caught.value)
+    assert str(caught.value).endswith((".", "?"))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"name": "gat", "rnn": "gru"}, "rnn='gru' is read by no layer of this network (gat -> gat); leave it out."),
+        ({"name": "gcn", "heads": 4}, "heads=4 is read by no layer"),
+        ({"name": "gcn", "last": "gat", "heads": 4}, "heads=4 is read by no layer"),  # the last layer has one head
+        ({"name": "mlp", "attention_dropout": 0.1}, "attention_dropout=0.1 is read by no layer"),
+        ({"name": "sage-lstm", "bidirectional": False}, "bidirectional=False is read by no layer"),
+        ({"name": "sage-lstm", "permutations": 3}, "permutations=3 is read by no layer"),
+        ({"name": "gat", "scalers": ("linear",)}, "scalers=('linear',) is read by no layer"),
+        ({"name": "gcn", "num_layers": 1, "hidden_channels": 4}, "hidden_channels=4 is read by no layer"),
+        ({"name": "gcn", "num_layers": 1, "norm": "batch"}, "norm='batch' is read by no layer"),
+    ],
+)
+def test_an_option_that_does_nothing_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared)
+        ModelOptions(**values)
+    assert message in str(caught.value)
+
+
+def test_layers_of_two_kinds_read_the_options_of_both() -> None:
+    ModelOptions(name="gcn", last="goat", rnn="gru", bidirectional=False, last_channels=5)
+    ModelOptions(name="gat", last="pna", heads=4, aggregators=("sum",))
+    ModelOptions(name="gin", num_layers=1, norm="batch", activation="relu")  # in the layer itself
+
+
+@pytest.mark.parametrize(
+    ("values", "kinds", "linear"),
+    [
+        ({}, ("goat", "gat"), False),
+        ({"num_layers": 3}, ("goat", "goat", "gat"), False),
+        ({"num_layers": 1}, ("goat",), True),
+        ({"last": "goat"}, ("goat", "goat"), True),
+        ({"last": "gcn"}, ("goat", "gcn"), False),
+        ({"name": "goat-paper"}, ("goat-paper", "gat"), False),
+        ({"name": "gcn", "num_layers": 3}, ("gcn", "gcn", "gcn"), False),
+        ({"name": "gcn", "last_channels": 4}, ("gcn", "gcn"), True),
+        ({"name": "janossy", "last": "mlp"}, ("janossy", "mlp"), False),
+    ],
+)
+def test_kinds_of_the_layers(values: dict[str, Any], kinds: tuple[str, ...], linear: bool) -> None:
+    options = ModelOptions(**values)
+    assert options.kinds == kinds
+    assert options.linear_output == linear
+
+
+def test_every_option_is_read_by_some_model() -> None:
+    read = frozenset().union(*(ModelOptions(name=name).reads() for name in MODELS))
+    assert read == {field.name for field in dataclasses.fields(ModelOptions)}
+
+
+OTHER = {  # for every option of a layer or between layers, a value that is not the default
+    "input_gain": 3.0,
+    "input_channels": 7,
+    "hidden_channels": 6,
+    "num_layers": 3,
+    "last_channels": 4,
+    "last": "gcn",
+    "heads": 3,
+    "head_pooling": "sum",
+    "activation": "relu",
+    "dropout": 0.2,
+    "attention_dropout": 0.4,
+    "norm": "layer",
+    "residual": True,
+    "rnn": "gru",
+    "attention": "gatv2",
+    "bidirectional": False,
+    "max_neighbors": 1,
+    "neighbor_selection": "top",
+    "add_self_loops": False,
+    "mean_residual": False,
+    "scaling": "size",
+    "state_norm": True,
+    "state_dropout": 0.3,
+    "rnn_init": "uniform",
+    "aggregators": ("sum", "var"),
+    "scalers": ("identity", "linear"),
+    "permutation_lengths": (1,),
+    "permutations": 3,
+}
+
+
+def shapes_and_outputs(name: str, **values: Any) -> tuple[dict[str, torch.Size], list[torch.Tensor]]:
+    torch.manual_seed(1)
+    model = network(name, **values)
+    x, edge_index = graph()
+    outputs = [model.train(mode)(x, edge_index) for mode in (True, False)]
+    return {key: value.shape for key, value in model.state_dict().items()}, outputs
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_option_that_is_read_changes_the_network(name: str) -> None:
+    reads = ModelOptions(name=name).reads() - {"name", "backend"}
+    # Where an option matters beside another one only, that one is set.
+    base = {key: value for key, value in {"heads": 2, "max_neighbors": 2}.items() if key in reads}
+    before = shapes_and_outputs(name, **base)
+    for option in reads - ({"last"} if name == "gcn" else set()):
+        after = shapes_and_outputs(name, **base | {option: OTHER[option]})
+        same = before[0] == after[0] and all(torch.equal(*pair) for pair in zip(before[1], after[1], strict=True))
+        assert not same, option
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "backend" in KINDS[name].reads])
+def test_backend_reaches_the_rnns(name: str) -> None:
+    model = network(name, backend="reference")
+    assert {module.backend for module in model.modules() if isinstance(module, RaggedRNN)} == {"reference"}
+
+
+def test_a_backend_of_another_machine_may_be_planned() -> None:
+    assert ModelOptions(backend="triton").backend == "triton"
+
+
+def test_to_toml_and_back() -> None:
+    options = ModelOptions(name="janossy", permutation_lengths=(15, 5), dropout=0.6, norm="layer")
+    text = settings.dumps(options)
+    table = settings.tomllib.loads(text)
+    assert settings.parse(ModelOptions, table, "recipe.toml") == options
+    with pytest.raises(settings.SettingsError, match=r"recipe\.toml: heads=2 is read by no layer"):
+        settings.parse(ModelOptions, table | {"heads": 2}, "recipe.toml")

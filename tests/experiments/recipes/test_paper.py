@@ -1,0 +1,155 @@
+"""The numbers of the paper in the recipes, typed a second time from its tables."""
+
+import pytest
+
+from torch_goat.data.datasets import DATASETS
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.recipes import RECIPES, plan, read_recipe
+from torch_goat.experiments.training import TrainingOptions
+
+ROWS = {
+    ("table1", "gcn"): ["57.35 4.13", "0.0063 0.0036", "0.0020 0.0008", "0.0135 0.0067", "0.00380 0.00120"],
+    ("table1", "gat"): ["53.34 2.43", "0.0409 0.0158", "0.0220 0.0068", "0.0382 0.0079", "0.02480 0.00560"],
+    ("table1", "pna"): ["61.50 10.9", "0.0115 0.0089", "0.0020 0.0008", "0.0121 0.0119", "0.00137 0.00035"],
+    ("table1", "goat-lstm"): ["69.21 5.10", "0.0038 0.0019", "0.0006 0.0002", "0.0016 0.0008", "0.00020 0.00008"],
+    ("table2", "mlp"): [
+        "43.8", "52.9", "79.10 0.97", "72.27 1.00", "79.53 0.66", "87.89 1.04", "93.76 0.26", "95.85 0.20"
+    ],
+    ("table2", "gat"): [
+        "83.0", "69.3", "89.13 2.22", "77.57 1.82", "85.41 2.95", "90.30 1.76", "92.78 0.27", "96.17 0.18"
+    ],
+    ("table2", "goat-lstm"): [
+        "84.9", "69.5", "92.11 1.88", "83.29 0.91", "91.34 0.50", "94.38 0.66", "94.21 0.42", "96.69 0.31"
+    ],
+    ("table2", "goat-gru"): [
+        "83.5", "70.0", "91.97 1.90", "83.35 0.91", "91.54 0.48", "94.22 0.58", "93.62 0.22", "96.32 0.24"
+    ],
+    ("table2", "goat-rnn"): [
+        "84.2", "67.9", "91.67 1.69", "83.21 0.98", "89.10 0.51", "92.45 0.60", "93.48 0.19", "96.44 0.20"
+    ],
+    ("arxiv", "gat"): ["54.1 0.5"],
+    ("arxiv", "goat-lstm"): ["55.1 0.4"],
+    ("fixed-orderings", "goat"): ["83.36 0.42", "90.64 0.40"],
+    ("fixed-orderings", "goat-fixed-0"): ["81.56 0.19", "90.48 0.29"],
+    ("fixed-orderings", "goat-fixed-500"): ["82.27 0.34", "90.50 0.49"],
+    ("gatv2", "goat-gatv2"): [
+        "83.1", "69.3", "91.28 1.75", "67.34 5.24", "0.0038 0.0022", "0.0006 0.0001", "0.0013 0.0008", "0.0001 0.000037"
+    ],
+    ("janossy", "janossy-15-5"): ["80.8", "65.8", "87.15 1.86"],
+    ("heads", "goat-1-head"): ["84.9", "67.9", "89.14 2.99"],
+    ("heads", "goat-8-heads"): ["82.9", "68.8", "92.11 1.88"],
+    ("heterophilous", "mlp"): ["76.22 5.51", "76.22 5.51", "75.29 5.63"],
+    ("heterophilous", "goat"): ["71.35 7.56", "74.59 7.85", "76.08 6.31"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "row"), ROWS)
+def test_rows_have_the_papers_numbers(table: str, row: str) -> None:
+    recipe = read_recipe(table)
+    published = [recipe.published(row, column) for column in recipe.columns]
+    assert [number.text.replace(" ±", "") for number in published] == ROWS[table, row]
+    parts = [[float(part) for part in text.split()] for text in ROWS[table, row]]
+    assert [[number.mean, *([number.std] if number.std else [])] for number in published] == parts
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "columns", "runs"),
+    [
+        ("table1", 9, 5, 10), ("table2", 11, 8, 10), ("arxiv", 4, 1, 10), ("fixed-orderings", 5, 2, 3),
+        ("gatv2", 2, 8, 10), ("janossy", 6, 3, 10), ("heads", 4, 3, 10), ("heterophilous", 8, 3, 10),
+    ],
+)  # fmt: skip
+def test_every_cell_of_the_paper_is_there(table: str, rows: int, columns: int, runs: int) -> None:
+    recipe = read_recipe(table)
+    assert (len(recipe.rows), len(recipe.columns)) == (rows, columns)
+    rows_of_the_paper = recipe.rows.keys() - {"goat-paper"} - ({"sage-max"} if table == "table1" else set())
+    assert all(recipe.published(row, column) for row in rows_of_the_paper for column in recipe.columns)
+    assert len(plan(recipe)) == rows * columns * runs
+
+
+def test_there_is_a_recipe_for_each_table() -> None:
+    assert len(RECIPES.keys() - {"tuned", "draws", "disease", "arxiv-structure"}) == 8  # those are not of this paper
+
+
+@pytest.mark.parametrize("table", sorted(RECIPES.keys() - {"tuned", "draws", "arxiv-structure"}))
+def test_training_is_the_papers(table: str) -> None:
+    recipe = read_recipe(table)
+    expected = TrainingOptions(epochs=1000, learning_rate=0.005, weight_decay=5e-4, patience=250)
+    for row in recipe.rows:
+        for column in recipe.columns:
+            model, training = recipe.options(row, column)
+            assert model.num_layers == 2
+            assert model.dropout == 0.5
+            if table != "fixed-orderings":
+                assert training == expected
+
+
+def test_fixed_orderings_train_without_early_stopping_on_eight_heads() -> None:
+    recipe = read_recipe("fixed-orderings")
+    epochs = []
+    for row in recipe.rows:
+        model, training = recipe.options(row, "cora")
+        assert (model.heads, model.rnn, training.patience) == (8, "lstm", 0)
+        epochs.append(training.fixed_ordering)
+    assert epochs == [-1, 0, 100, 200, 500]
+
+
+@pytest.mark.parametrize(
+    ("table", "pairs"),
+    [
+        ("table1", [("betweenness-1000", "betweenness-100"), ("effective-size-1000", "effective-size-100")]),
+        ("table2", [("photo", "computers")]),
+        ("heterophilous", [("texas", "cornell"), ("wisconsin", "cornell")]),
+    ],
+)
+def test_settings_are_shared_as_the_paper_shares_them(table: str, pairs: list[tuple[str, str]]) -> None:
+    recipe = read_recipe(table)
+    for row in recipe.rows:
+        for column, like in pairs:
+            assert recipe.options(row, column) == recipe.options(row, like)
+
+
+def test_cora_serves_citeseer_but_for_the_heads_of_the_table_on_heads() -> None:
+    recipe = read_recipe("table2")
+    for row in recipe.rows:
+        (cora, _), (citeseer, _) = recipe.options(row, "cora"), recipe.options(row, "citeseer")
+        if row.startswith("goat"):
+            assert (cora.heads, citeseer.heads) == (1, 4)
+        else:
+            assert cora == citeseer
+    heads = read_recipe("heads")
+    assert heads.published("goat-1-head", "cora").text == recipe.published("goat-lstm", "cora").text
+    assert heads.published("goat-4-heads", "citeseer").text == recipe.published("goat-lstm", "citeseer").text
+    assert heads.published("goat-8-heads", "disease").text == recipe.published("goat-lstm", "disease").text
+
+
+def test_second_layers_and_widths_are_those_of_the_papers_source() -> None:
+    table1, table2 = read_recipe("table1"), read_recipe("table2")
+    second = {column: table2.options("goat-gru", column)[0].kinds[1] for column in table2.columns}
+    assert [name for name, kind in second.items() if kind == "gat"] == ["cora", "citeseer", "disease"]
+    assert set(second.values()) == {"gat", "gcn"}
+    assert {column: table1.options("goat-lstm", column)[0].kinds[1] for column in table1.columns} == {
+        "top2": "gcn", "betweenness-100": "gat", "betweenness-1000": "gat",
+        "effective-size-100": "gat", "effective-size-1000": "gat",
+    }  # fmt: skip
+
+    def widths(model: ModelOptions) -> tuple[int, int, int, int]:
+        return model.heads, model.input_channels, model.hidden_channels, model.last_channels
+
+    assert widths(table1.options("sage-lstm", "effective-size-1000")[0]) == (1, 4, 64, 16)
+    assert widths(table1.options("gat", "effective-size-100")[0]) == (8, 64, 64, 4)
+    assert widths(table1.options("goat-lstm", "betweenness-1000")[0]) == (1, 8, 8, 8)
+    assert widths(table2.options("gat", "photo")[0]) == (12, 0, 64, 0)
+    assert widths(table2.options("mlp", "computers")[0]) == (1, 64, 8, 0)
+    assert table2.options("goat-rnn", "photo")[0].head_pooling == "sum"
+
+
+@pytest.mark.parametrize("table", sorted(RECIPES.keys() - {"tuned", "draws", "arxiv-structure"}))
+def test_columns_have_the_papers_splits(table: str) -> None:
+    for column in read_recipe(table).columns.values():
+        sizes = DATASETS[column.dataset].protocols[column.split or DATASETS[column.dataset].default_split].sizes
+        expected = {
+            "cora-content": (140, 300, 1000), "citeseer": (120, 500, 1000), "disease-nc": (312, 105, 627),
+            "computers": (9625, 1376, 2751), "physics": (24144, 3450, 6899), "top2": (600, 200, 200),
+        }  # fmt: skip
+        assert sizes == expected.get(column.dataset, sizes)

@@ -1,0 +1,220 @@
+"""The search of a table's settings: what is tried, what is chosen, and what becomes of the recipe."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.experiments.recipes.recipes import TINY, write
+from torch_goat.experiments.recipes import Recipe, finals, plan, read_recipe, settle, trials
+from torch_goat.experiments.training import Result
+from torch_goat.settings import SettingsError
+
+SPACE = """
+[search]
+repetitions = 2
+[search.space]
+learning_rate = [0.001, 0.002, 0.004]
+dropout = [0.0, 0.2, 0.4, 0.6]
+heads = [1, 2]
+"""
+
+
+def searched(tmp_path: Path, count: int = 6, text: str = SPACE) -> Recipe:
+    recipe = read_recipe(write(tmp_path, f"{TINY}\n{text}"))
+    return replace(recipe, search=replace(recipe.search, trials=count))
+
+
+def result(accuracy: float | None = None, mse: float | None = None, test: float = 0.0) -> Result:
+    metrics = {"accuracy": accuracy} if mse is None else {"mse": mse}
+    return Result({"val": metrics, "test": dict.fromkeys(metrics, test)}, 1, 1, "epochs", 1.0, 1.0, 0, "cpu", {}, "")
+
+
+def test_every_cell_has_as_many_trials_no_two_alike(tmp_path: Path) -> None:
+    recipe = searched(tmp_path)
+    tried = trials(recipe)
+    for row in recipe.rows:
+        for column in recipe.columns:
+            mine = [trial for trial in tried if (trial.row, trial.column) == (row, column)]
+            assert len(mine) == 6 * 2
+            settings = {(trial.experiment.model, trial.experiment.training) for trial in mine}
+            assert len(settings) == 6
+            first = mine[0].experiment
+            assert (first.model, first.training) == recipe.options(row, column)
+
+
+def test_a_trial_depends_on_its_cell_and_number_alone(tmp_path: Path) -> None:
+    few, many = trials(searched(tmp_path, 3)), trials(searched(tmp_path, 6))
+    by_folder = {trial.folder: trial.experiment for trial in many}
+    assert all(by_folder[trial.folder] == trial.experiment for trial in few)
+    alone = trials(searched(tmp_path, 6), rows=["gat"], columns=["size"])
+    assert all(by_folder[trial.folder] == trial.experiment for trial in alone)
+
+
+def test_values_come_from_the_space_of_what_the_layers_read(tmp_path: Path) -> None:
+    for trial in trials(searched(tmp_path)):
+        if trial.number > 0:
+            assert trial.experiment.training.learning_rate in (0.001, 0.002, 0.004)
+            assert trial.experiment.model.dropout in (0.0, 0.2, 0.4, 0.6)
+            assert trial.experiment.model.heads == 1 or trial.row != "gcn"
+
+
+def test_a_column_and_those_like_it_have_a_space_of_their_own(tmp_path: Path) -> None:
+    more = """
+[columns.own]
+label = "own"
+dataset = "effective-size-100"
+space = { learning_rate = [0.5], heads = [4] }
+[columns.kin]
+label = "kin"
+dataset = "betweenness-100"
+like = "own"
+space = { dropout = [0.1] }
+"""
+    recipe = searched(tmp_path, text=SPACE + more)
+    drawn = {column: [trial.experiment for trial in trials(recipe, ["gat"], [column])[2:]] for column in ("own", "kin")}
+    for found in drawn.values():
+        assert {(one.training.learning_rate, one.model.heads) for one in found} == {(0.5, 4)}
+    assert {one.model.dropout for one in drawn["own"]} <= {0.0, 0.2, 0.4, 0.6}
+    assert {one.model.dropout for one in drawn["kin"]} == {0.1}
+    # A settled recipe has no column that is like another, and searches the same.
+    settled = settle(recipe, trials(recipe, ["gcn"]), {})
+    for column in recipe.columns:
+        assert settled.space("gat", column) == recipe.space("gat", column)
+
+
+def test_a_small_space_is_tried_whole(tmp_path: Path) -> None:
+    recipe = searched(tmp_path, 6, "[search.space]\nlearning_rate = [0.001, 0.002]\n")
+    assert {trial.number for trial in trials(recipe, ["gcn"], ["size"])} == {0, 1, 2}
+
+
+def test_validation_alone_decides(tmp_path: Path) -> None:
+    recipe = searched(tmp_path)
+    tried = trials(recipe)
+    results = {}
+    for trial in tried:
+        # Trial 4 is the best of the mean over both repetitions, 2 on the first of them and 5 on the test nodes.
+        value = {4: 0.8, 2: (0.9, 0.1)[trial.repetition]}.get(trial.number, 0.5)
+        test = 1.0 if trial.number == 5 else 0.0
+        known = recipe.columns[trial.column].dataset == "top2"
+        results[trial.folder] = result(value, test=test) if known else result(mse=1 - value, test=1 - test)
+    settled = settle(recipe, tried, results)
+    by_cell = {(trial.row, trial.column): trial.experiment for trial in tried if trial.number == 4}
+    for (row, column), experiment in by_cell.items():
+        assert settled.options(row, column) == (experiment.model, experiment.training)
+        assert settled.rows[row].cells[column].trials == 6
+
+
+def test_a_cell_whose_search_is_not_over_has_no_runs(tmp_path: Path) -> None:
+    recipe = searched(tmp_path)
+    tried = trials(recipe)
+    done = [trial for trial in tried if trial.row == "gcn"]
+    settled = settle(recipe, tried, {trial.folder: result(0.5, None) for trial in done[:-1]})
+    assert not settled.settled("gat", "size")
+    assert settled.settled("gcn", done[0].column)
+    assert not settled.settled("gcn", done[-1].column)
+    assert {(run.row, run.column) for run in plan(settled)} == {("gcn", done[0].column)}
+    assert not [trial for trial in trials(settled) if (trial.row, trial.column) == ("gcn", done[0].column)]
+
+
+def with_finals(recipe: Recipe, number: int, finalists: int) -> Recipe:
+    columns = {name: replace(column, finals=number) for name, column in recipe.columns.items()}
+    return replace(recipe, columns=columns, search=replace(recipe.search, finalists=finalists))
+
+
+def test_the_best_trials_are_repeated_and_the_mean_over_all_decides(tmp_path: Path) -> None:
+    recipe = with_finals(searched(tmp_path), 4, finalists=2)
+    tried = trials(recipe, ["gcn"], ["size"])
+    # By two repetitions 1 is before 3 and 0, by four of them 3 is before 1; 0 would be the best of the last two.
+    first = {1: (0.9, 0.9), 3: (0.8, 0.9), 0: (0.8, 0.8)}
+    last = {1: (0.5, 0.5), 3: (0.8, 0.7), 0: (1.0, 1.0)}
+
+    def error(trial) -> Result:
+        values = (*first.get(trial.number, (0.1, 0.1)), *last.get(trial.number, (0.1, 0.1)))
+        return result(mse=1 - values[trial.repetition])
+
+    results = {trial.folder: error(trial) for trial in tried}
+    repeated = finals(recipe, tried, results)
+    assert [(trial.number, trial.repetition) for trial in repeated] == [(1, 2), (3, 2), (1, 3), (3, 3)]
+    by_number = {trial.number: trial.experiment for trial in tried if trial.repetition == 0}
+    for trial in repeated:
+        assert (trial.experiment.index, trial.experiment.seed) == (trial.repetition, trial.repetition)
+        assert replace(trial.experiment, index=0, seed=0) == by_number[trial.number]
+        assert trial.folder.parts == ("search", "size", "gcn", str(trial.number), str(trial.repetition))
+
+    assert not settle(recipe, tried, results).settled("gcn", "size")
+    some = results | {trial.folder: error(trial) for trial in repeated[:-1]}
+    assert not settle(recipe, tried, some).settled("gcn", "size")
+    settled = settle(recipe, tried, some | {repeated[-1].folder: error(repeated[-1])})
+    assert settled.options("gcn", "size") == (by_number[3].model, by_number[3].training)
+
+
+def test_a_column_may_have_more_finalists(tmp_path: Path) -> None:
+    recipe = with_finals(searched(tmp_path), 3, finalists=2)
+    recipe = replace(recipe, columns=recipe.columns | {"size": replace(recipe.columns["size"], finalists=4)})
+    tried = trials(recipe, ["gcn"])
+    repeated = finals(recipe, tried, {trial.folder: result(0.5) for trial in tried})
+    counts = {column: len({one.number for one in repeated if one.column == column}) for column in recipe.columns}
+    assert counts == {"size": 4, "pooling": 2}
+
+
+def test_no_finals_before_all_trials_are_done_or_where_no_column_has_them(tmp_path: Path) -> None:
+    recipe = searched(tmp_path)
+    tried = trials(recipe)
+    results = {trial.folder: result(0.5) for trial in tried}
+    assert finals(recipe, tried, results) == []
+    recipe = with_finals(recipe, 3, finalists=5)
+    (last,) = [trial for trial in tried if (trial.row, trial.column, trial.number) == ("gcn", "size", 5)][1:]
+    cells = {(trial.row, trial.column) for trial in finals(recipe, tried, results)}
+    del results[last.folder]
+    assert cells - {(trial.row, trial.column) for trial in finals(recipe, tried, results)} == {("gcn", "size")}
+
+
+def test_a_settled_recipe_survives_its_file(tmp_path: Path) -> None:
+    recipe = searched(tmp_path)
+    tried = trials(recipe)
+    settled = settle(recipe, tried, {trial.folder: result(trial.number / 10) for trial in tried})
+    path = tmp_path / "found.toml"
+    path.write_text(settled.to_toml())
+    again = read_recipe(path)
+    assert plan(again) == plan(settled)
+    assert [again.published(row, "size") for row in again.rows] == [
+        recipe.published(row, "size") for row in recipe.rows
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[search.space]\nwidth = [1]", "unknown key 'width'"),
+        ("[search.space]\ndropout = 0.5", "search.space.dropout = 0.5 is no list of values to try"),
+        ("[search.space]\ndropout = []", r"search.space.dropout = \[\] is no list"),
+        ('[search.space]\ndropout = ["much"]', "dropout must be a number"),
+        ("[search]\ntrials = -1", "search.trials must be 0 or more, got -1"),
+        ("[search]\nrepetitions = 0", "search.repetitions must be 1 or more, got 0"),
+        ("[search]\nfinalists = 0", "search.finalists must be 1 or more, got 0"),
+        ('[columns.more]\nlabel = "more"\ndataset = "top2"\nfinals = -1', "finals = -1 is impossible"),
+        ('[columns.more]\nlabel = "more"\ndataset = "top2"\nfinalists = -1', "finalists = -1 is impossible"),
+        (
+            '[columns.more]\nlabel = "more"\ndataset = "top2"\nspace = { dropout = 0.5 }',
+            "columns.more.space.dropout = 0.5 is no list",
+        ),
+        ('[on_demand]\nrows = ["gatt"]', "on_demand.rows has 'gatt', which is unknown; did you mean 'gat'"),
+        ('[on_demand]\ncolumns = ["sise"]', "on_demand.columns has 'sise', which is unknown; did you mean 'size'"),
+    ],
+)
+def test_a_space_that_cannot_be_is_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(SettingsError, match=message):
+        searched(tmp_path, text=text)
+
+
+def test_a_search_needs_a_space(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"no \[search.space\] to draw from"):
+        trials(searched(tmp_path, text=""))
+
+
+def test_what_cannot_be_is_refused_when_it_is_drawn(tmp_path: Path) -> None:
+    """Whether a value is possible depends on the others."""
+    recipe = searched(tmp_path, 8, "[search.space]\nlearning_rate = [0.1, -1.0]\n")
+    with pytest.raises(SettingsError, match=r"draws what is impossible: .*learning_rate = -1.0 .* Change its space"):
+        trials(recipe)

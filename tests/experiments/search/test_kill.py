@@ -1,0 +1,128 @@
+"""A search whose processes are killed at any moment loses nothing that is finished and runs nothing twice."""
+
+import multiprocessing
+import os
+import random
+import signal
+import time
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.experiments.search.cases import small_search
+from torch_goat.experiments.search import Search
+from torch_goat.experiments.search.study import Study
+from torch_goat.experiments.search.worker import run_trials
+from torch_goat.experiments.training import run as run_module
+
+TRIALS = 8
+SEARCHES = {"tpe": small_search(epochs=2, indices=(0, 1)), "grid": small_search(epochs=40, method="grid")}
+
+
+def work(name: str, folder: Path, kill_at: int) -> None:
+    """The life of a process that is to be killed, from outside or by itself around its n-th writing to the disk."""
+    torch.set_num_threads(1)
+    if name == "tpe":
+        run_module.CHECKPOINT_SECONDS = 0.0  # after every epoch
+    sync, count = os.fsync, 0
+
+    def counting(file: int) -> None:
+        nonlocal count
+        count += 1
+        if count == kill_at and count % 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        sync(file)
+        if count == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.fsync = counting
+    study = Study(SEARCHES[name], folder, "", TRIALS)
+    with open(folder / f"worked-{os.getpid()}", "a") as worked:
+        run_trials(study, device="cpu", on_event=lambda event: print(event.kind, event.number, file=worked, flush=True))
+
+
+def start(name: str, folder: Path, kill_at: int = 0) -> BaseProcess:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.experiments.search.test_kill"])
+    process = context.Process(target=work, args=(name, folder, kill_at))
+    process.start()
+    return process
+
+
+def told(search: Search, folder: Path) -> list[tuple[object, ...]]:
+    trials = Study(search, folder, "", TRIALS).trials()
+    return [(trial.number, trial.state.name, trial.params, trial.value) for trial in trials]
+
+
+def results(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Which runs are done, and by which writing."""
+    found = {path: path.stat() for path in folder.glob("trials/*/*/result.json")}
+    return {path: (stat.st_ino, stat.st_mtime_ns) for path, stat in found.items()}
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tuple[object, ...]]]:
+    torch.set_num_threads(1)
+    found = {}
+    for name, search in SEARCHES.items():
+        folder = tmp_path_factory.mktemp(name)
+        run_trials(Study(search, folder, "", TRIALS), device="cpu")
+        found[name] = told(search, folder)
+    return found
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_killed_around_its_writings(
+    tmp_path: Path, name: str, undisturbed: dict[str, list[tuple[object, ...]]]
+) -> None:
+    moments, code, starts = random.Random(name), None, 0
+    done: dict[Path, tuple[int, int]] = {}
+    while code != 0:
+        process = start(name, tmp_path, kill_at=moments.randrange(3, 20))
+        process.join()
+        code, starts = process.exitcode, starts + 1
+        assert code in (0, -signal.SIGKILL)
+        assert done.items() <= results(tmp_path).items()
+        done = results(tmp_path)
+        assert starts < 100
+    assert starts > 3
+    assert told(SEARCHES[name], tmp_path) == undisturbed[name]
+
+
+def test_two_processes_share_a_search_and_survive_each_other(
+    tmp_path: Path, undisturbed: dict[str, list[tuple[object, ...]]]
+) -> None:
+    """All points of a grid are trained, each once, however many processes there are and however they end."""
+    moments = random.Random(1)
+    processes, killed = [start("grid", tmp_path) for _ in range(2)], 0
+    while not results(tmp_path):
+        time.sleep(0.01)
+    for _ in range(6):
+        processes[0].join(moments.uniform(0, 0.2))
+        processes[0].kill()
+        processes[0].join()
+        killed += processes[0].exitcode == -signal.SIGKILL
+        processes = [processes[1], start("grid", tmp_path)]
+    assert killed > 1
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert told(SEARCHES["grid"], tmp_path) == undisturbed["grid"]
+    ended = [line for path in tmp_path.glob("worked-*") for line in path.read_text().splitlines() if "finished" in line]
+    assert len(ended) == len(set(ended))
+    assert len(list(tmp_path.glob("trials/*"))) == TRIALS
+
+
+def test_two_processes_at_once_train_every_trial_once(tmp_path: Path) -> None:
+    processes = [start("tpe", tmp_path) for _ in range(2)]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    found = told(SEARCHES["tpe"], tmp_path)
+    assert [(number, state) for number, state, *_ in found] == [(number, "COMPLETE") for number in range(TRIALS)]
+    assert len({str(point) for _, _, point, _ in found}) == TRIALS
+    lines = [line for path in tmp_path.glob("worked-*") for line in path.read_text().splitlines()]
+    started = [line for line in lines if "started" in line]
+    assert sorted(started) == [f"started {number}" for number in range(TRIALS)]

@@ -1,0 +1,133 @@
+"""A search that machines share through a PostgreSQL server. A machine is a folder that the others do not see."""
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import Counter
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.experiments.search.cases import small_search
+from tests.postgres import PASSWORD, Postgres, free_port, tell
+from torch_goat.app.cli.errors import EXPECTED
+from torch_goat.experiments.search.study import Study
+from torch_goat.experiments.search.tune import tune
+from torch_goat.experiments.search.worker import TrialEvent, run_trials
+from torch_goat.experiments.training import RunError
+from torch_goat.settings import SettingsError
+
+pytestmark = pytest.mark.postgres
+TRIALS = 8
+SEARCH = small_search(epochs=40)
+LONG = small_search(epochs=100_000)
+
+
+def work(folder: Path, address: str, long: bool) -> None:
+    torch.set_num_threads(1)
+    study = Study(LONG if long else SEARCH, folder, address, TRIALS)
+    with open(folder / f"worked-{os.getpid()}", "a") as worked:
+        run_trials(study, device="cpu", on_event=lambda event: print(event.kind, event.number, file=worked, flush=True))
+
+
+def start(folder: Path, address: str, long: bool = False) -> BaseProcess:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.experiments.search.test_postgres"])
+    process = context.Process(target=work, args=(folder, address, long))
+    process.start()
+    return process
+
+
+def events(*folders: Path) -> Counter[str]:
+    return Counter(
+        line for folder in folders for path in folder.glob("worked-*") for line in path.read_text().splitlines()
+    )
+
+
+def test_two_machines_share_a_study_and_train_every_trial_once(tmp_path: Path, database: str) -> None:
+    """Both begin at once on an empty database, with the same point, since they know of the same trials."""
+    machines = [tmp_path / "one", tmp_path / "two"]
+    processes = [start(machine, database) for machine in machines]
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    trials = Study(SEARCH, machines[0], database, TRIALS).trials()
+    assert [trial.state.name for trial in trials] == ["COMPLETE"] * TRIALS
+    assert len({str(trial.params) for trial in trials}) == TRIALS
+    told = events(*machines)
+    finished = {name: count for name, count in told.items() if name.startswith(("started", "finished"))}
+    assert finished == {f"{kind} {trial.number}": 1 for trial in trials for kind in ("started", "finished")}
+    assert all(any(name.startswith("finished") for name in events(machine)) for machine in machines)
+
+
+def killed_in_a_trial(folder: Path, address: str) -> None:
+    process = start(folder, address, long=True)
+    while not any(name.startswith("epoch") for name in events(folder)):
+        assert process.is_alive()
+        time.sleep(0.02)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL
+
+
+def test_the_trial_of_a_killed_process_is_taken_up(tmp_path: Path, database: str) -> None:
+    """By a process that sees its folder: one of the same machine, started before or after."""
+    here, there = tmp_path / "here", tmp_path / "there"
+    killed_in_a_trial(here, database)
+    with Study(LONG, there, database, TRIALS).claimed() as other:
+        assert other is not None
+        assert other.number == 1  # it is not for a machine that cannot see what became of it
+    study = Study(LONG, here, database, TRIALS)
+    (left, *_) = study.trials()
+    with study.claimed() as again:
+        assert again is not None
+        assert (again.number, again.params) == (0, left.params)
+    assert len(study.trials()) == 2
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_a_search_goes_on_and_holds_no_connection(tmp_path: Path, database: str, postgres: Postgres) -> None:
+    for trials, jobs in ((3, 1), (6, 2)):
+        outcome = tune(SEARCH, tmp_path, storage=database, trials=trials, jobs=jobs, device="cpu")
+        assert (outcome.finished, outcome.failed, outcome.elsewhere) == (trials, 0, 0)
+    study = Study(SEARCH, tmp_path, database, 6)
+    assert len(study.finished()) == 6
+    name = database.rpartition("/")[2]
+    tell(postgres.address, f"ALTER DATABASE {name} RENAME TO {name}_free")  # refused while somebody is connected
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_a_server_that_goes_away_is_named_in_a_sentence(tmp_path: Path, database: str, postgres: Postgres) -> None:
+    name = database.rpartition("/")[2]
+
+    def watch(event: TrialEvent) -> None:
+        if event.kind == "finished" and event.number == 0:
+            ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+            for query in (f"ALTER DATABASE {name} ALLOW_CONNECTIONS false", ended):
+                tell(postgres.address, query)
+
+    with pytest.raises(RunError, match=r"no longer answers: .*; once it does, the same command goes on\.") as caught:
+        tune(SEARCH, tmp_path, storage=database, trials=TRIALS, device="cpu", on_event=watch)
+    check_sentence(caught.value)
+    assert isinstance(caught.value, EXPECTED)
+    tell(postgres.address, f"ALTER DATABASE {name} ALLOW_CONNECTIONS true")
+    assert tune(SEARCH, tmp_path, storage=database, trials=3, device="cpu").finished == 3
+
+
+def check_sentence(error: Exception) -> None:
+    text = str(error)
+    assert text.startswith("the storage postgresql://goat:***@127.0.0.1:")
+    assert "\n" not in text
+    assert PASSWORD not in text
+    assert "concern" not in text
+
+
+def test_a_server_that_cannot_be_reached(tmp_path: Path, postgres: Postgres) -> None:
+    elsewhere = postgres.address.replace(str(postgres.port), str(free_port()))
+    for wrong in (elsewhere, postgres.address.replace("business", "concern"), postgres.address + "_not"):
+        with pytest.raises(SettingsError, match=r"cannot be opened: .*\.") as caught:
+            Study(SEARCH, tmp_path, wrong, TRIALS)
+        check_sentence(caught.value)

@@ -1,0 +1,136 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.experiments.recipes.recipes import write
+from torch_goat.experiments.recipes import Run, plan, read_recipe
+from torch_goat.experiments.tables import Ledger, collect
+from torch_goat.experiments.training import RunError, train
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> list[Run]:
+    found = plan(read_recipe(write(tmp_path)), rows=["gcn"], columns=["size"])
+    train(found[0].experiment, tmp_path / "table" / found[0].folder, device="cpu")
+    return found
+
+
+def test_a_line_stands_for_a_run_whose_folder_is_elsewhere(tmp_path: Path, runs: list[Run]) -> None:
+    ledger = Ledger(tmp_path / "table")
+    result = ledger.result(runs[0])
+    assert result is not None
+    ledger.write(runs)
+    (tmp_path / "table").rename(tmp_path / "elsewhere")
+    again = Ledger(tmp_path / "table")
+    assert again.result(runs[0]) == result
+    assert [again.is_missing(run) for run in runs] == [False, True]
+
+
+def test_a_line_of_other_settings_is_told_and_left_alone(tmp_path: Path, runs: list[Run]) -> None:
+    Ledger(tmp_path / "table").write(runs)
+    before = (tmp_path / "table.jsonl").read_text()
+    (tmp_path / "table").rename(tmp_path / "elsewhere")
+    other = runs[0]._replace(experiment=replace(runs[0].experiment, seed=99))
+    ledger = Ledger(tmp_path / "table")
+    with pytest.raises(RunError, match=r"has another experiment for size/gcn/0 \(seed = 0 there, 99 here\); choose"):
+        ledger.result(other)
+    assert not ledger.is_missing(other)
+    ledger.write([other])
+    assert (tmp_path / "table.jsonl").read_text() == before
+
+
+def test_lines_of_other_runs_stay(tmp_path: Path, runs: list[Run]) -> None:
+    Ledger(tmp_path / "table").write(runs)
+    before = (tmp_path / "table.jsonl").read_text()
+    (tmp_path / "table").rename(tmp_path / "elsewhere")
+    Ledger(tmp_path / "table").write([])
+    assert (tmp_path / "table.jsonl").read_text() == before
+    assert json.loads(before)["folder"] == "size/gcn/0"
+
+
+def test_a_line_from_before_an_option_came_stays_as_it_is(tmp_path: Path, runs: list[Run]) -> None:
+    Ledger(tmp_path / "table").write(runs)
+    entry = json.loads((tmp_path / "table.jsonl").read_text())
+    assert entry["experiment"]["model"].pop("residual") is False  # as it is by default
+    (tmp_path / "table.jsonl").write_text(f"{json.dumps(entry)}\n")
+    ledger = Ledger(tmp_path / "table")
+    assert not ledger.is_missing(runs[0])
+    ledger.write(runs)
+    assert json.loads((tmp_path / "table.jsonl").read_text()) == entry
+
+
+def test_runs_of_the_same_experiment_share_a_result(tmp_path: Path, runs: list[Run]) -> None:
+    first, second = runs
+    same = first._replace(row="twin")
+    ledger = Ledger(tmp_path / "table")
+    ledger.share([same, second], [first])
+    assert ledger.result(same) == ledger.result(first)
+    assert ledger.is_missing(second)
+    ledger.write([same])
+    (line,) = (tmp_path / "table.jsonl").read_text().splitlines()
+    assert json.loads(line)["folder"] == "size/twin/0"
+    ledger.share([same], [second])  # which is not done
+    assert Ledger(tmp_path / "table").result(same) == ledger.result(first)
+
+
+def test_results_are_those_of_the_runs_that_are_done(tmp_path: Path, runs: list[Run]) -> None:
+    ledger = Ledger(tmp_path / "table")
+    assert ledger.results(runs) == {runs[0].folder: ledger.result(runs[0])}
+    other = runs[0]._replace(experiment=replace(runs[0].experiment, seed=99))
+    with pytest.raises(RunError, match="size/gcn/0"):
+        ledger.results([other])
+
+
+@pytest.mark.parametrize("line", [b"{", b'{"folder": "a"}', b"[]", b'"text"', b"\xff"])
+def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
+    (tmp_path / "table.jsonl").write_bytes(line + b"\n")
+    with pytest.raises(RunError, match=r"table\.jsonl, line 1: not a result"):
+        Ledger(tmp_path / "table")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda result: result.clear(),
+        lambda result: result.pop("commit"),
+        lambda result: result["metrics"].pop("test"),
+        lambda result: result["metrics"]["test"].update(mse=None),
+        lambda result: result.update(metrics="x"),
+    ],
+)
+def test_a_damaged_result_is_named(tmp_path: Path, runs: list[Run], change: Callable[[dict], object]) -> None:
+    Ledger(tmp_path / "table").write(runs)
+    entry = json.loads((tmp_path / "table.jsonl").read_text().splitlines()[0])
+    change(entry["result"])
+    (tmp_path / "table.jsonl").write_text(json.dumps(entry) + "\n")
+    with pytest.raises(RunError, match=r"table\.jsonl, line 1: not a result; remove the line to run it again"):
+        Ledger(tmp_path / "table")
+
+
+def test_two_results_of_one_run_are_refused(tmp_path: Path, runs: list[Run]) -> None:
+    """As after two files were joined; which of them counts is not for the order of the lines to say."""
+    Ledger(tmp_path / "table").write(runs)
+    path = tmp_path / "table.jsonl"
+    line = path.read_text()
+    entry = json.loads(line)
+    path.write_text(line + line)
+    assert Ledger(tmp_path / "table").result(runs[0]) is not None
+    entry["result"]["metrics"]["test"]["mse"] += 1
+    path.write_text(line + json.dumps(entry) + "\n")
+    with pytest.raises(RunError, match=r"table\.jsonl, line 2: another line has another result for size/gcn/0"):
+        Ledger(tmp_path / "table")
+
+
+@pytest.mark.parametrize(
+    "metrics",
+    [{}, {"val": {"mse": 0.5}}, {"val": {"mse": 0.5}, "test": {}}, {"val": {"mse": 0.5}, "test": {"mse": "x"}}],
+)
+def test_a_folder_without_the_metrics_of_a_table_is_named(tmp_path: Path, runs: list[Run], metrics: dict) -> None:
+    path = tmp_path / "table" / runs[0].folder / "result.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"metrics": metrics}))
+    with pytest.raises(RunError, match=rf"{path} lacks metrics .* remove it to run this again"):
+        Ledger(tmp_path / "table").result(runs[0])
+    assert collect(runs, Ledger(tmp_path / "table")).problems.keys() == {("gcn", "size")}

@@ -1,0 +1,111 @@
+from pathlib import Path
+
+import pytest
+
+from tests.experiments.recipes.recipes import TINY, write
+from torch_goat.experiments.recipes import Recipe, plan, read_recipe
+from torch_goat.experiments.tables import Comparison, tabulate, to_markdown
+from torch_goat.experiments.tables.layout import comparison_grid, notes
+
+SCORES = {
+    ("gcn", "size"): {0: 0.01, 1: 0.03},
+    ("gat", "size"): {0: 0.005, 1: 0.015},
+    ("gat-relu", "size"): {0: 0.5},
+    ("gcn", "pooling"): {0: 0.55, 1: 0.65},
+    ("gat", "pooling"): {1: 0.70, 0: 0.50},
+    ("gat-relu", "pooling"): {0: 0.4, 1: 0.5},
+}
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Recipe:
+    return read_recipe(write(tmp_path))
+
+
+def test_numbers_are_in_the_papers_units(recipe: Recipe) -> None:
+    table = tabulate(recipe, plan(recipe), SCORES)
+    accuracy = table.entries["gcn", "pooling"]
+    assert accuracy.summary == (pytest.approx(60), pytest.approx(50**0.5), 2)
+    assert accuracy.difference == pytest.approx(60 - 57.35)
+    assert table.headings["pooling"].decimals == 2
+    error = table.entries["gcn", "size"]
+    assert error.summary == (pytest.approx(0.02), pytest.approx(0.0002**0.5), 2)
+    assert error.difference == pytest.approx(0.02 - 0.0135)
+    assert table.headings["size"].decimals == 4
+    assert table.entries["gat", "pooling"].difference is None
+
+
+def test_best_and_second_best_are_placed_and_equal_ones_share_a_place(recipe: Recipe) -> None:
+    table = tabulate(recipe, plan(recipe), SCORES)
+    places = {cell: entry.place for cell, entry in table.entries.items()}
+    assert places == {
+        ("gcn", "size"): 2, ("gat", "size"): 1, ("gat-relu", "size"): 0,  # one run is not complete
+        ("gcn", "pooling"): 1, ("gat", "pooling"): 1, ("gat-relu", "pooling"): 2,
+    }  # fmt: skip
+
+
+def test_a_lone_cell_is_not_the_best(recipe: Recipe) -> None:
+    scores = {("gcn", "size"): {0: 0.01, 1: 0.03}, ("gat", "size"): {0: float("nan"), 1: 0.1}}
+    table = tabulate(recipe, plan(recipe), scores)
+    assert {entry.place for entry in table.entries.values()} == {0}
+    assert table.entries["gat", "size"].difference is None
+    assert table.entries["gat", "size"].comparison is None
+
+
+def test_a_cell_on_demand_waits_to_be_asked_for_and_not_for_data(tmp_path: Path) -> None:
+    text = TINY + '\n[on_demand]\nrows = ["gat", "gat-relu"]\ncolumns = ["size"]\n'
+    recipe = read_recipe(write(tmp_path, text))
+    table = tabulate(recipe, plan(recipe), SCORES, lacking=["size", "pooling"])
+    assert table.waiting == {("gat-relu", "size")}  # begun, and not complete
+    assert not table.lacking
+    table = tabulate(recipe, plan(recipe), {}, lacking=["size", "pooling"])
+    assert table.waiting == {("gat", "size"), ("gat-relu", "size")}
+    assert table.lacking == {"size", "pooling"}  # gcn is not on demand
+
+
+def test_our_rows_are_compared_with_the_best_baseline(tmp_path: Path) -> None:
+    text = TINY + '\n[rows.gin]\nlabel = "GIN"\nmodel = { name = "gin" }\n'
+    recipe = read_recipe(write(tmp_path, text.replace("repetitions = 2", "repetitions = 6")))
+    six = range(6)
+    scores = {
+        ("gcn", "size"): dict.fromkeys(six, 0.5),
+        ("gin", "size"): {number: 0.1 + 0.01 * number for number in six},  # the smaller error
+        ("gat", "size"): {number: 0.05 + 0.02 * number for number in six},
+        ("gcn", "pooling"): dict.fromkeys(six, 0.7),  # the larger accuracy
+        ("gin", "pooling"): dict.fromkeys(six, 0.6),
+        ("gat", "pooling"): {number: 0.8 + 0.01 * number for number in six},
+    }
+    table = tabulate(recipe, plan(recipe), scores)
+    # The differences are -0.05, -0.04, ..., 0: the last is left out, five of five are below. 2 of 2^5 are as extreme.
+    assert table.entries["gat", "size"].comparison == Comparison("gin", pytest.approx(-0.025), pytest.approx(2 / 32))
+    # 10, 11, ..., 15 percent more: six of six. 2 of 2^6.
+    assert table.entries["gat", "pooling"].comparison == Comparison("gcn", pytest.approx(12.5), pytest.approx(2 / 64))
+    assert table.entries["gcn", "pooling"].comparison is None
+    assert table.entries["gat-relu", "pooling"].comparison is None  # it was not run
+
+
+def test_a_part_keeps_places_and_tests_of_the_whole(recipe: Recipe) -> None:
+    table = tabulate(recipe, plan(recipe), SCORES)
+    part = table.part(["gat"], ["pooling"])
+    assert list(part.labels) == ["gat"]
+    assert list(part.headings) == ["pooling"]
+    assert part.entries["gat", "pooling"] == table.entries["gat", "pooling"]
+    assert part.entries["gat", "pooling"].comparison.baseline == "gcn"
+
+
+def test_runs_of_one_split_are_tested_without_pairs(tmp_path: Path) -> None:
+    text = TINY.replace('label = "Top-2", dataset = "top2"', 'label = "Cora", dataset = "cora"')
+    recipe = read_recipe(write(tmp_path, text.replace("repetitions = 2", 'repetitions = 3\nreference = "study"')))
+    column = {0: 0.5, 1: 0.6, 2: 0.7}
+    scores = {("gcn", name): column for name in ("size", "pooling")}
+    scores |= {("gat", name): {run: value + 0.05 for run, value in column.items()} for name in ("size", "pooling")}
+    table = tabulate(recipe, plan(recipe), scores)
+    assert [heading.paired for heading in table.headings.values()] == [True, False]
+    p_values = [entry.comparison and entry.comparison.p_value for entry in table.entries.values()]
+    # Three differences of one sign: 2 of 8. Ranks 2, 4 and 6: of 20 sums of three, those at least 1.5 from 10.5.
+    assert sorted(filter(None, p_values)) == [pytest.approx(0.25), pytest.approx(0.7)]
+    grid = comparison_grid(table)
+    assert grid is not None
+    assert grid.title.endswith("same graphs or splits; of Cora, of the rank-sum test on runs that differ by their seed")
+    assert "below it the study's number" in notes(table)[0]
+    assert "study 57.35 ± 4.13" in to_markdown(table)

@@ -1,0 +1,95 @@
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import alone
+from tests.experiments.recipes.recipes import TINY, write
+from torch_goat.experiments.recipes import read_recipe
+from torch_goat.experiments.tables import worker
+from torch_goat.experiments.tables.folder import TableFolder, begun_recipe
+from torch_goat.experiments.training import Event, Interrupted, PlannedRun, train
+
+SEARCHED = f"{TINY}\n[search.space]\nlearning_rate = [0.001, 0.1]\n"
+CELL = ("--only", "gcn", "--datasets", "size")
+
+
+def test_a_whole_search_needs_the_library_alone(tmp_path: Path) -> None:
+    recipe, out = write(tmp_path, SEARCHED), tmp_path / "results"
+    process = alone.start(
+        tmp_path, "torch_goat.tables.worker", str(recipe), *CELL, "--search", "2", "--out", str(out), "--device", "cpu"
+    )
+    output, errors = process.communicate(timeout=300)
+    assert (process.returncode, errors) == (0, "")
+    assert output.splitlines()[-1] == f"The results are in {out / 'tiny.jsonl'}; 0 runs are missing."
+    entries = map(json.loads, (out / "tiny.jsonl").read_text().splitlines())
+    results = {entry["folder"]: entry["result"]["metrics"] for entry in entries}
+    trials = {f"search/size/gcn/{number}/0" for number in (0, 1)}
+    assert results.keys() == trials | {"size/gcn/0", "size/gcn/1"}
+    best = min(sorted(trials), key=lambda name: results[name]["val"]["mse"])
+    assert results["size/gcn/0"] == results[best]  # of which the cell has the settings
+    chosen = json.loads((out / "tiny" / best / "result.json").read_text())
+    assert chosen["metrics"] == results[best]
+    found = read_recipe(out / "tiny.toml")
+    assert found.search.trials == 2
+    # From the lines alone, elsewhere, nothing is missing.
+    (out / "tiny").rename(tmp_path / "gone")
+    table = TableFolder(begun_recipe(recipe, out / "tiny", 0), out / "tiny")
+    assert table.missing({("gcn", "size")}) == []
+    assert table.settled == found
+
+
+def test_a_stopped_search_keeps_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, out = write(tmp_path, SEARCHED.replace("epochs = 3", "epochs = 3\npatience = 0")), tmp_path / "results"
+    arguments = [str(recipe), *CELL, "--search", "2", "--out", str(out), "--device", "cpu"]
+
+    def stopped(runs: Sequence[PlannedRun], options: Any) -> list[Event]:
+        train(runs[0].experiment, runs[0].folder, device="cpu")
+        raise Interrupted("stopped; 1 of 2 runs are done.")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(worker, "run", stopped)
+        assert worker.main(arguments) == 130
+    assert capsys.readouterr().err == "worker: stopped; 1 of 2 runs are done.\n"
+    assert len((out / "tiny.jsonl").read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["tabel2"], "did you mean 'table2'?"),
+        (["tiny.toml", "--only", "gnc"], "did you mean 'gcn'?"),
+        (["tiny.toml", "--search", "-1"], "--search -1 is no number of trials"),
+        (["tiny.toml", "--data-dir", "nowhere"], "nowhere"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: list[str], text: str
+) -> None:
+    write(tmp_path, SEARCHED)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as caught:
+        worker.main(arguments)
+    assert caught.value.code == 2
+    assert text in capsys.readouterr().err
+    assert not Path("results").exists()
+
+
+def test_lines_of_other_settings_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def here(runs: Sequence[PlannedRun], options: Any) -> list[Event]:
+        for run in runs:
+            train(run.experiment, run.folder, device="cpu")
+        return []
+
+    monkeypatch.setattr(worker, "run", here)
+    recipe, out = write(tmp_path), tmp_path / "results"
+    arguments = [str(recipe), *CELL, "--out", str(out), "--device", "cpu"]
+    assert worker.main(arguments) == 0
+    capsys.readouterr()
+    recipe.write_text(TINY.replace("hidden_channels = 6", "hidden_channels = 5"))
+    assert worker.main(arguments) == 1
+    assert "tiny.jsonl has another experiment for size/gcn/0 (model.hidden_channels" in capsys.readouterr().err

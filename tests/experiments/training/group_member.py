@@ -1,0 +1,66 @@
+"""One of several processes that train together, as ``torchrun`` starts them; one of them may be killed on the way."""
+
+import argparse
+import os
+import signal
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from tests.experiments.training.graphs import tiny
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.training import Experiment, TrainingOptions, train
+from torch_goat.experiments.training import run as run_module
+from torch_goat.experiments.training.loop import Loop
+from torch_goat.experiments.training.passes import Step
+
+# Without dropout and with all neighbours, the processes together do what one does alone, up to rounding.
+EXPERIMENT = Experiment(
+    "tiny",
+    seed=4,
+    model=ModelOptions(name="goat", hidden_channels=4, heads=2, backend="torch", dropout=0.0),
+    training=TrainingOptions(epochs=6, patience=0, batch_size=7, learning_rate=0.02, class_weights=True),
+)
+
+
+def prepare() -> None:
+    """A small graph, and a checkpoint after every epoch."""
+    run_module._load = lambda *arguments: tiny()  # type: ignore[assignment]
+    run_module.CHECKPOINT_SECONDS = 0.0
+
+
+def kill_in_step(number: int, marker: Path) -> None:
+    """The process ends in the middle of a step, with no chance to say so, in its first life."""
+    run, count = Loop._step, 0
+
+    def step(loop: Loop, given: Step) -> Tensor:
+        nonlocal count
+        count += 1
+        if count == number and not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return run(loop, given)
+
+    Loop._step = step  # type: ignore[method-assign]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--kill-in-step", type=int, default=0)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    prepare()
+    rank = os.environ["RANK"]
+    if options.kill_in_step and rank == "1":
+        kill_in_step(options.kill_in_step, options.folder.parent / "killed")
+    seen: list[int] = []
+    result = train(EXPERIMENT, options.folder, device="cpu", observer=lambda epoch: seen.append(epoch.number))
+    lives = int(os.environ["TORCHELASTIC_RESTART_COUNT"]) + 1
+    said = options.folder.parent / f"process-{rank}.txt"
+    said.write_text(f"{lives} {seen[0]} {result.metrics['test']['accuracy']!r} {os.environ['GROUP_RANK']}")
+
+
+if __name__ == "__main__":
+    main()

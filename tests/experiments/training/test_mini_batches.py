@@ -1,0 +1,314 @@
+import math
+import resource
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+from torch_geometric.data import Data
+from torch_geometric.nn import GCN
+
+from tests.experiments.training.graphs import tiny
+from torch_goat.data.loader import open_graph, write_graph
+from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.training import Epoch, Experiment, Interrupted, RunError, TrainingOptions, fit, train
+from torch_goat.experiments.training import run as run_module
+from torch_goat.experiments.training.mini_batches import SeedBatches, check_fanout_length
+from torch_goat.experiments.training.task import Task
+from torch_goat.nn.ordering import Ordering
+from torch_goat.settings import SettingsError
+
+CPU = torch.device("cpu")
+GOAT = ModelOptions(name="goat", hidden_channels=4, heads=2, backend="torch", dropout=0.2)
+
+
+@pytest.fixture(autouse=True)
+def _tiny_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "_load", lambda *arguments: tiny())
+    monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
+
+
+def experiment(model: ModelOptions = GOAT, **training: Any) -> Experiment:
+    options = {"epochs": 6, "patience": 0, "batch_size": 7, "fanout": (3, 2), "learning_rate": 0.02} | training
+    return Experiment("tiny", seed=3, model=model, training=TrainingOptions(**options))
+
+
+@given(st.integers(1, 50), st.integers(1, 50), st.integers(1, 4), st.integers(1, 9))
+def test_an_epoch_has_every_node_once(count: int, size: int, world: int, epoch: int) -> None:
+    steps = math.ceil(count / size)
+    if size > count or count // steps < world:
+        with pytest.raises(SettingsError, match=r"is more than the|are too many for"):
+            SeedBatches(count, size, 0, world=world)
+        return
+    shares = []
+    for rank in range(world):
+        batches = SeedBatches(count, size, 7, rank, world)
+        shares.append([mine.tolist() for _, mine in batches.of(epoch)])
+        assert len(shares[-1]) == steps
+        assert all(shares[-1])  # nobody waits for a process that has nothing to do
+    whole = [list(chain(*parts)) for parts in zip(*shares, strict=True)]
+    assert [step.tolist() for step, _ in batches.of(epoch)] == whole
+    assert sorted(chain(*whole)) == list(range(count))
+    assert max(map(len, whole)) <= size
+    assert max(map(len, whole)) - min(map(len, whole)) <= 1
+
+
+def test_epochs_are_shuffled_differently() -> None:
+    one, two, again = ([step.tolist() for step, _ in SeedBatches(40, 10, 0).of(epoch)] for epoch in (1, 2, 1))
+    assert one == again != two
+
+
+@pytest.mark.parametrize(
+    ("name", "apart"),
+    [("goat", {}), ("goat", {"add_self_loops": False}), ("gcn", {}), ("gat", {}), ("sage-mean", {}), ("gin", {})],
+)
+def test_one_batch_of_everything_is_the_full_batch(name: str, apart: dict[str, Any]) -> None:
+    data = tiny()
+    runs = []
+    for options in ({}, {"batch_size": 20, "fanout": (-1, -1)}):
+        torch.manual_seed(0)
+        model = build(ModelOptions(name=name, hidden_channels=4, dropout=0.0, residual=True, **apart), 5, 3)
+        epochs: list[Epoch] = []
+        fit(model, data, TrainingOptions(epochs=6, patience=0, **options), device="cpu", observer=epochs.append)
+        runs.append((model, epochs))
+    (whole, full), (parts, batched) = runs
+    for key in ("train_loss", "val_loss", "test_metric"):
+        assert [getattr(one, key) for one in batched] == pytest.approx([getattr(one, key) for one in full], rel=1e-4)
+    for value, wanted in zip(parts.parameters(), whole.parameters(), strict=True):
+        torch.testing.assert_close(value, wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("regression", [False, True])
+def test_evaluation_is_that_of_the_whole_graph(regression: bool) -> None:
+    data = tiny(regression=regression)
+    model = build(GOAT, 5, 1 if regression else 3)
+    options = TrainingOptions(epochs=3, patience=0, batch_size=6, fanout=(2, 2), learning_rate=0.05)
+    epochs: list[Epoch] = []
+
+    def check(epoch: Epoch) -> None:
+        epochs.append(epoch)
+        out = model(data.x, data.edge_index).detach()[data.val_mask]
+        y = data.y[data.val_mask]
+        wanted = F.mse_loss(out.view(-1), y) if regression else F.cross_entropy(out, y)
+        assert epoch.val_loss == pytest.approx(float(wanted), rel=1e-5)
+
+    result = fit(model, data, options, seed=1, device="cpu", observer=check)
+    assert len(epochs) == 3
+    out = model(data.x, data.edge_index).detach()
+    if not regression:
+        right = (out.argmax(dim=-1) == data.y)[data.test_mask].double().mean()
+        assert result.metrics["test"]["accuracy"] == pytest.approx(float(right))
+
+
+@pytest.mark.parametrize(("precision", "tolerance"), [("64-true", 1e-4), ("bf16-mixed", 0.03), ("bf16-true", 0.03)])
+def test_every_precision_trains_alike(precision: Any, tolerance: float) -> None:
+    losses: dict[str, list[float]] = {"32-true": [], precision: []}
+    for name, seen in losses.items():
+        torch.manual_seed(0)
+        model = build(ModelOptions(name="goat", hidden_channels=4, backend="torch", last="gcn", dropout=0.0), 5, 3)
+        options = TrainingOptions(epochs=3, batch_size=7, fanout=(8, 8), precision=name)  # type: ignore[arg-type]
+        fit(model, tiny(), options, seed=0, device="cpu", observer=lambda epoch, seen=seen: seen.append(epoch.val_loss))
+    assert losses[precision] == pytest.approx(losses["32-true"], rel=tolerance)
+
+
+def test_losses_of_shares_add_up_to_that_of_the_step() -> None:
+    data = tiny()
+    data.y[data.train_mask.nonzero().view(-1)[:12]] = 0  # unbalanced
+    for weights in (False, True):
+        task, out = Task(data, CPU, class_weights=weights), torch.randn(60, 3)
+        whole = torch.randperm(20)
+        shares = [task.loss_of(out[task.train_nodes[part]], part, whole) for part in whole.tensor_split(3)]
+        assert float(sum(shares)) == pytest.approx(float(task.loss(out)), rel=1e-5)
+
+
+def files(folder: Path) -> dict[str, Any]:
+    lines = [line.rpartition(",")[0] for line in (folder / "metrics.csv").read_text().splitlines()]
+    return {"curves": lines, "weights": load_file(folder / "model.safetensors")}
+
+
+def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return one["curves"] == other["curves"] and all(
+        torch.equal(value, other["weights"][name]) for name, value in one["weights"].items()
+    )
+
+
+@pytest.mark.parametrize(
+    "model", [GOAT, ModelOptions(name="sage-lstm", hidden_channels=4, norm="batch", backend="torch")]
+)
+def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path, model: ModelOptions) -> None:
+    wanted = experiment(model, averaging=0.5)
+    train(wanted, tmp_path / "whole", device="cpu")
+
+    def stop(epoch: Epoch) -> None:
+        if epoch.number in (2, 5):
+            raise KeyboardInterrupt
+
+    for _ in range(2):
+        with pytest.raises(Interrupted):
+            train(wanted, tmp_path / "parts", device="cpu", observer=stop)
+    torch.rand(7)  # nothing depends on what was drawn before
+    train(wanted, tmp_path / "parts", device="cpu")
+    assert same(files(tmp_path / "whole"), files(tmp_path / "parts"))
+
+
+def test_a_disk_that_is_full_leaves_the_last_checkpoint(tmp_path: Path) -> None:
+    train(experiment(), tmp_path / "whole", device="cpu")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    folder, kept = tmp_path / "run", []
+
+    def fill(epoch: Epoch) -> None:
+        if epoch.number == 3:
+            kept.append((folder / "checkpoint.safetensors").read_bytes())
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+
+    try:
+        with pytest.raises(RunError, match=f"the run folder {folder} cannot be used: file too large; make room"):
+            train(experiment(), folder, device="cpu", observer=fill)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [(folder / "checkpoint.safetensors").read_bytes()] == kept
+    seen: list[int] = []
+    train(experiment(), folder, device="cpu", observer=lambda epoch: seen.append(epoch.number))
+    assert seen == [3, 4, 5, 6]
+    assert same(files(tmp_path / "whole"), files(folder))
+
+
+def test_workers_change_nothing(tmp_path: Path) -> None:
+    for workers in (0, 2):
+        train(experiment(), tmp_path / str(workers), device="cpu", workers=workers)
+    assert same(files(tmp_path / "0"), files(tmp_path / "2"))
+
+
+class Sees(torch.nn.Module):
+    """Notes the first feature of the neighbours that it is given in training."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[float] = set()
+        self.map = torch.nn.Linear(1, 2)
+
+    def forward(self, x: torch.Tensor, edge_index: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            self.seen.update(x[edge_index[0], 0].tolist())
+        return self.map(x)
+
+
+def test_a_batch_of_one_node_draws_other_neighbours_in_other_epochs() -> None:
+    number, model = torch.arange(10), Sees()
+    data = Data(x=number.view(-1, 1).float(), y=number % 2, edge_index=torch.stack([number[1:], 0 * number[1:]]))
+    data.train_mask, data.val_mask, data.test_mask = number == 0, number == 1, number == 2
+    fit(model, data, TrainingOptions(epochs=60, patience=0, batch_size=1, fanout=(1,)), seed=0, device="cpu")
+    assert model.seen == {*range(1, 10)}
+
+
+def test_orderings_are_recorded_of_the_whole_graph(tmp_path: Path) -> None:
+    wanted = experiment(epochs=2, record_orderings=(0, 1, 2))
+    result = train(wanted, tmp_path, device="cpu")
+    network, data = build(GOAT, 5, 3).eval(), tiny()
+    network.load_state_dict(load_file(tmp_path / "model.safetensors"))  # those of the best epoch
+    _, orderings = network(data.x, data.edge_index, return_orderings=True)
+    folder = tmp_path / "orderings"
+    assert Ordering.load(folder / f"epoch-{result.best_epoch}-layer-1.safetensors") == orderings[0]
+    assert Ordering.load(folder / "epoch-0-layer-1.safetensors").num_nodes == 60
+
+
+def test_a_network_of_another_class(tmp_path: Path) -> None:
+    options = TrainingOptions(epochs=3, patience=0, batch_size=5, fanout=(2, 2), learning_rate=0.05)
+    result = fit(GCN(-1, 8, num_layers=2, out_channels=3), tiny(), options, seed=0, device="cpu")
+    assert result.epochs == 3
+
+
+def test_all_neighbours_of_another_network_are_those_of_all_its_layers() -> None:
+    data, seen = tiny(), []
+    model = GCN(5, 8, num_layers=2, out_channels=3)
+    model.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[1].size(1)) if module.training else None)
+    nodes = data.train_mask.nonzero().view(-1)
+    fit(model, data, TrainingOptions(epochs=1, batch_size=nodes.numel()), seed=0, device="cpu")
+    near = torch.cat([nodes, data.edge_index[0][torch.isin(data.edge_index[1], nodes)]]).unique()
+    assert seen == [int(torch.isin(data.edge_index[1], near).sum())]
+    with pytest.raises(SettingsError, match="how many hops Linear reads is not known"):
+        fit(torch.nn.Linear(5, 3), data, TrainingOptions(epochs=1, batch_size=5), seed=0, device="cpu")
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float16])
+@pytest.mark.parametrize("batches", [{}, {"batch_size": 7}])
+@pytest.mark.parametrize("name", ["goat", "gcn"])
+def test_features_of_any_real_type(name: str, batches: dict[str, int], kind: torch.dtype) -> None:
+    found = []
+    for convert in (False, True):
+        data = tiny()
+        data.x = data.x.half().float()  # exact in every type
+        data.x = data.x.to(kind) if convert else data.x
+        torch.manual_seed(2)
+        model = build(ModelOptions(name=name, hidden_channels=4, backend="auto"), 5, 3)
+        options = TrainingOptions(epochs=2, patience=0, **batches)
+        found.append(fit(model, data, options, seed=2, device="cpu").metrics)
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("batches", [{}, {"batch_size": 5, "fanout": (2, 2)}])
+@pytest.mark.parametrize("name", ["gcn", "goat"])
+def test_features_that_are_not_numbers_are_named(name: str, batches: dict[str, Any]) -> None:
+    data = tiny()
+    data.x[7, 2] = torch.nan
+    options = TrainingOptions(epochs=2, **batches)
+    with pytest.raises(ValueError, match=r"data\.x has a non-finite value in row 7"):
+        fit(build(ModelOptions(name=name, hidden_channels=4), 5, 3), data, options, device="cpu")
+
+
+@pytest.mark.parametrize("grouped", [True, False])
+def test_files_are_trained_on_as_memory_is(tmp_path: Path, grouped: bool) -> None:
+    data = tiny()
+    order = data.edge_index[1].argsort(stable=True)
+    data.edge_index = data.edge_index[:, order]  # as write_graph does, so that the draws are the same
+    data.edge_attr = torch.randn(data.num_edges, 2)
+    write_graph(data, tmp_path)
+    scores = []
+    for graph in (data, open_graph(tmp_path)):
+        model = ModelOptions(name="goat", hidden_channels=4, backend="torch")
+        torch.manual_seed(2)
+        batches = {"batch_size": 7, "fanout": (3, 2)} if grouped else {}
+        options = TrainingOptions(epochs=3, patience=0, **batches)
+        result = fit(build(model, 5, 3, edge_dim=2), graph, options, seed=2, device="cpu")
+        scores.append(result.metrics)
+    assert scores[0] == scores[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fanout": (3,)}, r"fanout = \[3\] has 1 numbers, but the model has num_layers = 2"),
+        ({"fanout": (3, 0)}, "fanout has 0"),
+        ({"batch_size": 0}, r"fanout = \[3, 2\] needs mini-batches"),
+        ({"batch_size": -1}, "batch_size = -1 is impossible"),
+        ({"fixed_ordering": 2}, "cannot be held fixed"),
+    ],
+)
+def test_impossible_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        experiment(**options)
+
+
+def test_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="batch_size = 21 is more than the 20 training nodes"):
+        train(experiment(batch_size=21), tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(SettingsError, match="3,3 has 2 numbers, but the network has 3 layers"):
+        check_fanout_length((3, 3), 3)
+    options = TrainingOptions(epochs=1, batch_size=5, fanout=(2,))
+    with pytest.raises(SettingsError, match="name one for each"):
+        fit(build(GOAT, 5, 3), tiny(), options, device="cpu")
+
+
+def test_isolated_nodes_alone(tmp_path: Path) -> None:
+    data = tiny()
+    data.edge_index = torch.empty(2, 0, dtype=torch.long)
+    assert isinstance(data, Data)
+    for name in ("goat", "gcn", "sage-mean"):
+        model = build(ModelOptions(name=name, hidden_channels=4), 5, 3)
+        assert fit(model, data, TrainingOptions(epochs=2, batch_size=9), seed=0, device="cpu").epochs == 2

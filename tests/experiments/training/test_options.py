@@ -1,0 +1,88 @@
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from torch_goat import settings
+from torch_goat.data.tables import Tables
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.training import Experiment, TrainingOptions
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("epochs", 0),
+        ("learning_rate", 0.0),
+        ("learning_rate", float("nan")),
+        ("weight_decay", -1.0),
+        ("patience", -1),
+        ("clip_norm", float("inf")),
+        ("record_orderings", (11,)),
+        ("record_orderings", (-1,)),
+        ("fixed_ordering", -2),
+    ],
+)
+def test_impossible_values_are_refused_by_name(key: str, value: object) -> None:
+    with pytest.raises(ValueError, match=rf"^{key} = .* is impossible"):
+        TrainingOptions(**{"epochs": 10, key: value})
+
+
+def test_orderings_come_from_one_source() -> None:
+    with pytest.raises(ValueError, match="exclude each other"):
+        TrainingOptions(fixed_ordering=3, orderings_files=("a.safetensors",))
+
+
+@pytest.mark.parametrize(("key", "value"), [("index", -1), ("seed", -1), ("seed", 2**32)])
+def test_impossible_experiments_are_refused(key: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"^{key} = {value} is impossible"):
+        Experiment("top2", **{key: value})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"epochs": 2.5}, "epochs must be a whole number, got 2.5"),
+        ({"class_weights": "no"}, "class_weights must be true or false, got 'no'"),
+        ({"stop_on": "los"}, "stop_on = 'los' is impossible; did you mean 'loss'?"),
+        ({"precision": "float64"}, "precision = 'float64' is impossible"),
+    ],
+)
+def test_wrong_types_are_refused(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        TrainingOptions(**options)
+
+
+def test_numbers_lists_and_paths_of_other_kinds_are_plain(tmp_path: Path) -> None:
+    plain = Experiment(
+        "mine",
+        seed=3,
+        model=ModelOptions(aggregators=("mean", "max"), name="pna"),
+        training=TrainingOptions(learning_rate=0.25, record_orderings=(0, 1)),
+        tables=Tables(nodes="nodes.csv", target="y"),
+    )
+    other = Experiment(
+        "mine",
+        seed=np.int64(3),
+        model=ModelOptions(aggregators=["mean", "max"], name="pna"),
+        training=TrainingOptions(learning_rate=np.float64(0.25), record_orderings=[np.int64(0), 1]),
+        tables=Tables(nodes=Path("nodes.csv"), target="y"),
+    )
+    assert other == plain
+    assert hash(other) == hash(plain)
+    (tmp_path / "config.toml").write_text(settings.dumps(other))
+    assert settings.read(Experiment, tmp_path / "config.toml") == plain
+    assert type(TrainingOptions(learning_rate=1).learning_rate) is float
+
+
+def test_an_experiment_survives_toml_and_overrides(tmp_path) -> None:
+    experiment = settings.override(
+        Experiment("cora", split="paper", seed=7),
+        ["heads=4", "epochs=20", "record_orderings=[0, 20]", "stop_on=metric"],
+    )
+    assert (experiment.model.heads, experiment.training.epochs) == (4, 20)
+    (tmp_path / "config.toml").write_text(settings.dumps(experiment))
+    assert settings.read(Experiment, tmp_path / "config.toml") == experiment
+    with pytest.raises(settings.SettingsError, match=r"did you mean 'patience'\?"):
+        settings.override(experiment, ["patients=3"])

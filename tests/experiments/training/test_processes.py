@@ -1,0 +1,196 @@
+import csv
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.experiments.training.graphs import tiny
+from tests.experiments.training.group_member import EXPERIMENT, prepare
+from torch_goat.experiments.training import TrainingOptions, train
+from torch_goat.experiments.training import run as run_module
+from torch_goat.experiments.training.fabric import make_fabric
+from torch_goat.experiments.training.mini_batches import check_batches
+from torch_goat.experiments.training.processes import Processes, meet, processes
+from torch_goat.experiments.training.task import Task
+from torch_goat.settings import SettingsError
+
+ROOT = Path(__file__).parents[3]
+MEMBER = "tests.experiments.training.group_member"
+SECONDS = 240.0  # far more than it takes
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of one process."""
+    folder = tmp_path_factory.mktemp("alone")
+    load, seconds = run_module._load, run_module.CHECKPOINT_SECONDS
+    prepare()
+    try:
+        train(EXPERIMENT, folder, device="cpu")
+    finally:
+        run_module._load, run_module.CHECKPOINT_SECONDS = load, seconds
+    return folder
+
+
+def curves(folder: Path) -> list[list[float]]:
+    with open(folder / "metrics.csv", newline="") as file:
+        return [[float(value) for value in row[:-1]] for row in list(csv.reader(file))[1:]]
+
+
+def check_equal(folder: Path, alone: Path) -> None:
+    """Both runs came to the same, up to rounding."""
+    for here, there in zip(curves(folder), curves(alone), strict=True):
+        assert here == pytest.approx(there, rel=2e-3, abs=1e-6)
+    weights, wanted = (load_file(one / "model.safetensors") for one in (folder, alone))
+    for name, value in wanted.items():
+        torch.testing.assert_close(weights[name], value, rtol=1e-2, atol=1e-3)
+
+
+def command(*options: str, folder: Path, kill: int = 0) -> list[str]:
+    launcher = [sys.executable, "-m", "torch.distributed.run", *options]
+    return [*launcher, "-m", MEMBER, str(folder), *(["--kill-in-step", str(kill)] if kill else [])]
+
+
+def environment(**more: str) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
+
+
+def test_two_processes_one_of_which_is_killed_come_to_the_result_of_one(tmp_path: Path, alone: Path) -> None:
+    folder = tmp_path / "run"
+    started = command("--standalone", "--nproc-per-node=2", "--max-restarts=1", folder=folder, kill=11)
+    ended = subprocess.run(
+        started, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert (tmp_path / "killed").exists()
+    said = [(tmp_path / f"process-{rank}.txt").read_text().split() for rank in range(2)]
+    # In its second life, each went on after the last whole epoch: the eleventh step is in the fourth (of 3 steps).
+    assert [(lives, epoch) for lives, epoch, *_ in said] == [("2", "4")] * 2
+    assert said[0][2] == said[1][2]
+    assert {path.name for path in folder.iterdir()} == {
+        ".lock", "config.toml", "metrics.csv", "model.safetensors", "result.json",
+    }  # fmt: skip
+    check_equal(folder, alone)
+
+
+def allowed() -> str:
+    """Why there can be no network namespaces here, or nothing."""
+    if shutil.which("ip") is None:
+        return "there is no command ip (iproute2)"
+    tried = subprocess.run(["ip", "netns", "add", "goat-try"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        return f"network namespaces are not permitted: {tried.stderr.strip()}"
+    subprocess.run(["ip", "netns", "delete", "goat-try"], check=False)
+    return ""
+
+
+@pytest.fixture
+def machines() -> Iterator[list[str]]:
+    """Two network namespaces with a cable between them, 10.77.0.1 and 10.77.0.2."""
+    if reason := allowed():
+        pytest.skip(reason)
+    names = [f"goat-{os.getpid()}-{number}" for number in range(2)]
+    ends = [f"goat{os.getpid() % 10**6}{letter}" for letter in "ab"]
+    steps = [["ip", "netns", "add", name] for name in names]
+    steps.append(["ip", "link", "add", ends[0], "type", "veth", "peer", "name", ends[1]])
+    for number, (name, end) in enumerate(zip(names, ends, strict=True), start=1):
+        inside = ["ip", "-n", name]
+        steps += [
+            ["ip", "link", "set", end, "netns", name, "name", "cable"],
+            [*inside, "address", "add", f"10.77.0.{number}/24", "dev", "cable"],
+            [*inside, "link", "set", "cable", "up"],
+            [*inside, "link", "set", "lo", "up"],
+        ]
+    try:
+        for step in steps:
+            done = subprocess.run(step, capture_output=True, text=True, check=False)
+            if done.returncode:
+                pytest.skip(f"network namespaces cannot be joined here: {done.stderr.strip()}")
+        yield names
+    finally:
+        for name in names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+
+
+def test_two_machines(tmp_path: Path, alone: Path, machines: list[str]) -> None:
+    running = []
+    for number, name in enumerate(machines):
+        options = ["--nnodes=2", "--nproc-per-node=1", f"--node-rank={number}", "--master-addr=10.77.0.1"]
+        folder = tmp_path / f"machine-{number}" / "run"  # each has a disk of its own
+        folder.parent.mkdir()
+        started = ["ip", "netns", "exec", name, *command(*options, "--master-port=29511", folder=folder)]
+        running.append(subprocess.Popen(started, cwd=ROOT, env=environment(GLOO_SOCKET_IFNAME="cable")))
+    end = time.monotonic() + SECONDS
+    codes = [process.wait(timeout=max(1.0, end - time.monotonic())) for process in running]
+    assert codes == [0, 0]
+    check_equal(tmp_path / "machine-0" / "run", alone)
+    assert not (tmp_path / "machine-1" / "run").exists()  # only one process writes
+    assert (tmp_path / "machine-1" / "process-1.txt").read_text().split()[3] == "1"
+
+
+def test_a_new_group_does_not_hear_the_dead() -> None:
+    store, lives = torch.distributed.HashStore(), []
+    store.set("goat/here/1", "gone")  # as a process before it, which was killed, left it
+    for _ in range(2):
+        with ThreadPoolExecutor(3) as pool:
+            lives.append({*pool.map(lambda rank: meet(store, rank, 3, 20.0), range(3))})
+    assert [len(names) for names in lives] == [1, 1]
+    assert lives[0] != lives[1]
+
+
+def test_processes_that_do_not_come() -> None:
+    with pytest.raises(RuntimeError, match="2 of the 3 processes did not come within 0 s"):
+        meet(torch.distributed.HashStore(), 0, 3, 0.1)
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torchrun would say of the second of two processes on one machine."""
+    values = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "GROUP_WORLD_SIZE": 1}
+    for name, value in values.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+
+
+def test_outside_of_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
+    monkeypatch.setenv("RANK", "3")  # of something else
+    assert processes() == Processes()
+    assert processes().leads
+
+
+@pytest.mark.usefixtures("group")
+def test_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert processes() == Processes(1, 2, 2, 1)
+    assert not processes().leads
+    monkeypatch.setenv("GROUP_WORLD_SIZE", "3")
+    with pytest.raises(SettingsError, match="2 processes on 3 machines, 2 of them here"):
+        processes()
+
+
+@pytest.mark.usefixtures("group")
+def test_devices_that_do_not_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    with pytest.raises(SettingsError, match="2 processes on this machine, but PyTorch sees 1 GPUs"):
+        make_fabric("auto", "32-true")
+    with pytest.raises(SettingsError, match="'cuda:0' is for one process, but there are 2"):
+        make_fabric("cuda:0", "32-true")
+
+
+def test_a_world_that_does_not_fit() -> None:
+    task = Task(tiny(), torch.device("cpu"))
+    with pytest.raises(SettingsError, match="training in full batches is one process's work, but there are 2"):
+        check_batches(task, TrainingOptions(), 2)
+    with pytest.raises(SettingsError, match="8 processes are too many for 20 training nodes in 3 steps of at most 7"):
+        check_batches(task, TrainingOptions(batch_size=7), 8)
+    check_batches(task, TrainingOptions(batch_size=7), 6)

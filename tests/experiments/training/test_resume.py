@@ -1,0 +1,147 @@
+"""A run that is killed at any moment and called again comes to the same result, bit by bit."""
+
+import csv
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.experiments.training.graphs import tiny
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.training import Experiment, TrainingOptions, train
+from torch_goat.experiments.training import run as run_module
+
+EPOCHS = 24
+EXPERIMENTS = {
+    # Draws: dropout, the random orders of sage-lstm; state: batch norm, and what early stopping waits for.
+    "sage-lstm": Experiment(
+        "tiny",
+        model=ModelOptions(name="sage-lstm", hidden_channels=4, norm="batch", backend="torch"),
+        training=TrainingOptions(
+            epochs=EPOCHS,
+            patience=18,
+            clip_norm=1.0,
+            learning_rate=0.02,
+            warmup=9,
+            averaging=0.8,
+            decay_recurrent=False,
+        ),
+    ),
+    # Several trainings in one: its first gives the orderings that the second holds to.
+    "goat-fixed": Experiment(
+        "tiny",
+        seed=5,
+        model=ModelOptions(name="goat", hidden_channels=4, backend="torch"),
+        training=TrainingOptions(epochs=EPOCHS // 2, patience=0, fixed_ordering=10, record_orderings=(0, 7)),
+    ),
+}
+
+
+@contextmanager
+def tiny_steps() -> Iterator[None]:
+    """A small graph, and a checkpoint after every epoch."""
+    load, seconds = run_module._load, run_module.CHECKPOINT_SECONDS
+    run_module._load = lambda *args: tiny()  # type: ignore[assignment]
+    run_module.CHECKPOINT_SECONDS = 0.0
+    try:
+        yield
+    finally:
+        run_module._load, run_module.CHECKPOINT_SECONDS = load, seconds
+
+
+def work(name: str, folder: Path, kill_at: int) -> None:
+    """The life of a process that is to be killed, from outside or by itself around its n-th finished file."""
+    torch.set_num_threads(1)
+    replace, count = os.replace, 0
+
+    def counting(source: str, target: str) -> None:
+        nonlocal count
+        count += 1
+        if count == kill_at and count % 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        replace(source, target)
+        if count == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    os.replace = counting
+    with tiny_steps():
+        train(EXPERIMENTS[name], folder, device="cpu")
+
+
+def start(name: str, folder: Path, kill_at: int = 0) -> multiprocessing.process.BaseProcess:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.experiments.training.test_resume"])
+    process = context.Process(target=work, args=(name, folder, kill_at))
+    process.start()
+    return process
+
+
+def outcome(folder: Path) -> dict[str, object]:
+    """All that a run leaves behind, but for its times."""
+    found: dict[str, object] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.name == "metrics.csv":
+            with open(path, newline="") as file:
+                found[name] = [{**row, "seconds": ""} for row in csv.DictReader(file)]
+        elif path.name == "result.json":
+            result = json.loads(path.read_text())
+            found[name] = [result[key] for key in ("metrics", "best_epoch", "epochs", "stopped")]
+        elif path.is_file():
+            found[name] = path.read_bytes()
+    return found
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object]]:
+    torch.set_num_threads(1)
+    folders = {name: tmp_path_factory.mktemp("undisturbed") / name for name in EXPERIMENTS}
+    with tiny_steps():
+        for name, folder in folders.items():
+            train(EXPERIMENTS[name], folder, device="cpu")
+    return {name: outcome(folder) for name, folder in folders.items()}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_killed_at_random_moments(tmp_path: Path, name: str, undisturbed: dict[str, dict[str, object]]) -> None:
+    moments, kills = random.Random(name), 0
+    while kills < 8:
+        process = start(name, tmp_path)
+        while process.is_alive() and not (tmp_path / ".lock").exists():
+            time.sleep(0.001)
+        process.join(moments.uniform(0, 0.25))
+        process.kill()
+        process.join()
+        if process.exitcode == 0:
+            break
+        assert process.exitcode == -signal.SIGKILL
+        kills += 1
+    assert kills > 1
+    process = start(name, tmp_path)
+    process.join()
+    assert process.exitcode == 0
+    assert outcome(tmp_path) == undisturbed[name]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_killed_around_every_file(tmp_path: Path, name: str, undisturbed: dict[str, dict[str, object]]) -> None:
+    # Files are written in threes at most, so that every kind of file is once the one that is cut off.
+    starts, code = 0, None
+    while code != 0:
+        process = start(name, tmp_path, kill_at=1 + starts % 7)
+        process.join()
+        code, starts = process.exitcode, starts + 1
+        assert code in (0, -signal.SIGKILL)
+        assert starts < 200
+    assert starts > 5
+    process = start(name, tmp_path)  # finds the result and has nothing to do
+    process.join()
+    assert outcome(tmp_path) == undisturbed[name]

@@ -1,0 +1,317 @@
+import csv
+import errno
+import json
+import math
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.experiments.training.graphs import tiny
+from torch_goat import settings
+from torch_goat.data.loader import write_graph
+from torch_goat.experiments import models
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.training import (
+    Busy,
+    Epoch,
+    Experiment,
+    Interrupted,
+    Result,
+    RunError,
+    TrainingOptions,
+    finished,
+    train,
+)
+from torch_goat.experiments.training import run as run_module
+from torch_goat.nn import Ordering
+
+GOAT = ModelOptions(name="goat", hidden_channels=4, backend="torch")
+
+
+@pytest.fixture(autouse=True)
+def _tiny_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str, split: str, index: int, data_dir: Path | None) -> object:
+        return tiny(index, regression=name == "regression")
+
+    monkeypatch.setattr(run_module, "_load", load)
+
+
+def experiment(model: ModelOptions | None = None, dataset: str = "classes", seed: int = 0, **training) -> Experiment:
+    options = TrainingOptions(**{"epochs": 12, "patience": 0, **training})
+    return Experiment(dataset, seed=seed, model=model or ModelOptions(name="gcn"), training=options)
+
+
+def rows(folder: Path) -> list[dict[str, str]]:
+    with open(folder / "metrics.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_metric_that_is_no_number_can_be_written() -> None:
+    metrics = {"test": {"mse": math.inf, "r2": -math.inf}, "val": {"mse": 2.0, "r2": math.nan}}
+    written = Result(metrics, 1, 1, "epochs", 0.1, 0.1, 1, "", {}, "").to_json()
+    assert json.loads(written)["metrics"] == {"test": {"mse": None, "r2": None}, "val": {"mse": 2.0, "r2": None}}
+
+
+def test_a_folder_of_arrays_is_checked_before_anything_is_written(tmp_path: Path) -> None:
+    write_graph(tiny(), tmp_path / "graph")
+    y = tiny().y.numpy()
+    y[4] = 10**9
+    np.save(tmp_path / "graph" / "y.npy", y)
+    with pytest.raises(ValueError, match="y has class 1000000000 at a node of a split"):
+        train(replace(experiment(), graph=str(tmp_path / "graph")), tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(("dataset", "metric"), [("classes", "accuracy"), ("regression", "mse")])
+def test_a_run_is_a_folder(tmp_path: Path, dataset: str, metric: str) -> None:
+    folder, seen = tmp_path / "runs" / "one", []
+    wanted = experiment(dataset=dataset)
+    result = train(wanted, folder, device="cpu", observer=seen.append)
+    assert {path.name for path in folder.iterdir()} == {
+        ".lock", "config.toml", "metrics.csv", "model.safetensors", "result.json",
+    }  # fmt: skip
+    assert settings.read(Experiment, folder / "config.toml") == wanted
+    assert Result.from_json((folder / "result.json").read_text()) == result
+
+    table = rows(folder)
+    assert [int(row["epoch"]) for row in table] == list(range(1, 13))
+    best = min(table, key=lambda row: float(row["val_loss"]))
+    assert int(best["epoch"]) == result.best_epoch
+    for split in ("train", "val", "test"):
+        assert result.metrics[split][metric] == pytest.approx(float(best[f"{split}_{metric}"]), rel=1e-5)
+    assert [float(row["train_loss"]) for row in table] == [epoch.train_loss for epoch in seen]
+
+    # The weights are those whose metrics are in the result.
+    data = tiny(regression=dataset == "regression")
+    network = models.build(wanted.model, 5, 1 if dataset == "regression" else 3)
+    network.load_state_dict(load_file(folder / "model.safetensors"))
+    out = network.eval()(data.x, data.edge_index).detach()[data.test_mask]
+    y = data.y[data.test_mask]
+    expected = (out.argmax(-1) == y).float().mean() if metric == "accuracy" else (out.view(-1) - y).square().mean()
+    assert result.metrics["test"][metric] == pytest.approx(float(expected), rel=1e-5)
+
+
+def test_the_same_experiment_gives_the_same_result_and_another_seed_another(tmp_path: Path) -> None:
+    first, again, other = (
+        train(experiment(seed=seed), tmp_path / name, device="cpu") for name, seed in [("a", 3), ("b", 3), ("c", 4)]
+    )
+    assert (tmp_path / "a/model.safetensors").read_bytes() == (tmp_path / "b/model.safetensors").read_bytes()
+    assert first.metrics == again.metrics
+    assert (tmp_path / "a/model.safetensors").read_bytes() != (tmp_path / "c/model.safetensors").read_bytes()
+    assert other.best_epoch > 0
+
+
+def test_a_run_that_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert finished(experiment(), tmp_path / "run") is None
+    result = train(experiment(), tmp_path / "run", device="cpu")
+    monkeypatch.setattr(run_module, "Loop", None)
+    assert train(experiment(), tmp_path / "run", device="cpu") == result
+    assert finished(experiment(), tmp_path / "run") == result
+
+
+def test_a_folder_with_another_experiment_is_refused(tmp_path: Path) -> None:
+    train(experiment(), tmp_path, device="cpu")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(RunError, match=r"another experiment \(training.learning_rate = 0.005 there, 0.1 here\)"):
+        train(experiment(learning_rate=0.1), tmp_path, device="cpu")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "metrics.csv", "result.json"])
+def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("precious")
+    with pytest.raises(RunError, match=f"has a {name} but no config.toml"):
+        train(experiment(), tmp_path, device="cpu")
+    assert (tmp_path / name).read_text() == "precious"
+
+
+def test_a_run_of_another_version_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("flavour = 'vanilla'\n")
+    with pytest.raises(RunError, match=r"another version.*'flavour'"):
+        train(experiment(), tmp_path, device="cpu")
+
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "a")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_second_process_on_a_run_folder_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", HOLD, str(tmp_path / ".lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        with pytest.raises(Busy, match=f"another process is using the run folder {tmp_path}"):
+            train(experiment(), tmp_path, device="cpu")
+    assert train(experiment(), tmp_path, device="cpu").epochs == 12
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Path) -> None:
+    folder = tmp_path / "file" / "run"
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match=f"the run folder {folder} cannot be used: not a directory; "):
+        train(experiment(), folder, device="cpu")
+    locked = tmp_path / "locked"
+    locked.mkdir(mode=0o555)
+    if os.geteuid() == 0:
+        locked = Path("/sys")  # where not even root may make a folder
+    with pytest.raises(RunError, match=f"the run folder {locked}/run cannot be used: (permission|operation|read-only)"):
+        train(experiment(), locked / "run", device="cpu")
+
+
+def test_files_that_do_not_fit_leave_nothing_half_written(tmp_path: Path) -> None:
+    wide = experiment(ModelOptions(name="gcn", hidden_channels=512))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
+    try:
+        with pytest.raises(RunError, match=f"the run folder {tmp_path} cannot be used: file too large"):
+            train(wide, tmp_path, device="cpu")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert {path.name for path in tmp_path.iterdir()} == {".lock", "config.toml"}
+    assert train(wide, tmp_path, device="cpu").epochs == 12
+
+
+FULL_DISK = """
+import subprocess, sys
+from pathlib import Path
+folder = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)], check=True)
+print("mounted", flush=True)
+from torch_goat.experiments.training import Experiment, RunError, TrainingOptions, train
+from torch_goat.experiments.models import ModelOptions
+import torch_goat.experiments.training.run as run
+run.CHECKPOINT_SECONDS = 0
+model = ModelOptions(name="gcn", hidden_channels=999)
+try:
+    train(Experiment("betweenness-100", model=model), folder / "run", device="cpu")
+except RunError as error:
+    print(error)
+print(sorted(path.name for path in (folder / "run").iterdir()))
+"""
+
+
+def test_a_full_disk_is_an_error_that_names_the_folder(tmp_path: Path) -> None:
+    if shutil.which("unshare") is None:
+        pytest.skip("no unshare to mount a small file system with")
+    command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", FULL_DISK, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if "mounted" not in result.stdout:
+        pytest.skip(f"mounting is not allowed here: {result.stderr.strip()[-200:]}")
+    _, message, names = result.stdout.splitlines()
+    assert message.startswith(f"the run folder {tmp_path}/run cannot be used: {os.strerror(errno.ENOSPC).lower()}")
+    assert names == "['.lock', 'config.toml']"
+
+
+@pytest.mark.parametrize("at", [1, 5, 12])
+def test_ctrl_c_keeps_what_there_is(tmp_path: Path, at: int) -> None:
+    def press(epoch: Epoch) -> None:
+        if epoch.number == at:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    wanted = experiment(ModelOptions(name="gat", norm="batch"))
+    with pytest.raises(Interrupted, match=rf"stopped after epoch {at} of 12; run it again .*\({tmp_path}/cut\)"):
+        train(wanted, tmp_path / "cut", device="cpu", observer=press)
+    assert not (tmp_path / "cut/result.json").exists()
+    assert len(rows(tmp_path / "cut")) == at
+    seen: list[Epoch] = []
+    result = train(wanted, tmp_path / "cut", device="cpu", observer=seen.append)
+    assert [epoch.number for epoch in seen] == list(range(at + 1, 13))
+    assert result.metrics == train(wanted, tmp_path / "whole", device="cpu").metrics
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("cut", "whole")]
+    assert weights[0] == weights[1]
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x02\x00\x00\x00\x00\x00\x00\x00{}"])
+def test_a_broken_checkpoint_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "config.toml").write_text(settings.dumps(experiment()))
+    (tmp_path / "checkpoint.safetensors").write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{tmp_path}/checkpoint.safetensors is not a .*delete it to start anew"):
+        train(experiment(), tmp_path, device="cpu")
+
+
+def ordering(folder: Path, epoch: int, layer: int = 1) -> Ordering:
+    return Ordering.load(folder / f"orderings/epoch-{epoch}-layer-{layer}.safetensors")
+
+
+def test_orderings_are_recorded_as_the_layers_give_them(tmp_path: Path) -> None:
+    wanted = experiment(replace(GOAT, last="goat"), record_orderings=(0, 12), learning_rate=0.05, stop_on="metric")
+    train(wanted, tmp_path, device="cpu")
+    assert len(list((tmp_path / "orderings").iterdir())) == 4  # two epochs, two layers
+    torch.manual_seed(wanted.seed)
+    network, data = models.build(wanted.model, 5, 3), tiny()
+    _, orderings = network.eval()(data.x, data.edge_index, return_orderings=True)
+    for layer, expected in enumerate(orderings, start=1):
+        assert ordering(tmp_path, 0, layer) == expected
+        assert ordering(tmp_path, 0, layer) != ordering(tmp_path, 12, layer)
+
+
+def test_a_fixed_ordering_is_that_of_a_first_training_with_the_same_seed(tmp_path: Path) -> None:
+    free = experiment(GOAT, record_orderings=(0, 3, 12), learning_rate=0.05)
+    train(free, tmp_path / "free", device="cpu")
+    for epoch in (0, 3):
+        folder = tmp_path / f"fixed-{epoch}"
+        fixed = experiment(GOAT, fixed_ordering=epoch, record_orderings=(12,), learning_rate=0.05)
+        train(fixed, folder, device="cpu")
+        # What it trained with, and still reads by at its end, is what the free network read by after that epoch.
+        assert ordering(folder, 12) == ordering(tmp_path / "free", epoch)
+        assert ordering(folder, 12) != ordering(tmp_path / "free", 12)
+        # The same from the recorded file.
+        file = tmp_path / f"free/orderings/epoch-{epoch}-layer-1.safetensors"
+        from_file = experiment(GOAT, orderings_files=(str(file),), record_orderings=(12,), learning_rate=0.05)
+        train(from_file, tmp_path / f"file-{epoch}", device="cpu")
+        weights = [(path / "model.safetensors").read_bytes() for path in (folder, tmp_path / f"file-{epoch}")]
+        assert weights[0] == weights[1]
+
+
+def test_orderings_that_are_gone_are_asked_for(tmp_path: Path) -> None:
+    wanted = experiment(GOAT, fixed_ordering=3)
+    train(wanted, tmp_path / "run", device="cpu")
+    (tmp_path / "run/result.json").unlink()
+    shutil.rmtree(tmp_path / "run/ordering-run/orderings")
+    with pytest.raises(RunError, match="ordering-run is done, but its orderings are gone; remove it to train it again"):
+        train(wanted, tmp_path / "run", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "text"),
+    [
+        (ModelOptions(name="gcn"), {"record_orderings": (1,)}, "record_orderings = .* the model 'gcn' has none"),
+        (ModelOptions(name="gcn"), {"fixed_ordering": 0}, "fixed_ordering = 0 needs GOAT layers"),
+        (GOAT, {"orderings_files": ("a", "b")}, "names 2 files, but the model has 1 GOAT layers"),
+        (GOAT, {"orderings_files": ("nowhere",)}, "names 'nowhere', which is no file"),
+        (replace(GOAT, max_neighbors=2), {"fixed_ordering": 3}, "max_neighbors = 2 draws other neighbours"),
+    ],
+)
+def test_orderings_that_cannot_be_had_are_refused_before_anything_is_written(
+    tmp_path: Path, model: ModelOptions, options: dict, text: str
+) -> None:
+    with pytest.raises(ValueError, match=text):
+        train(experiment(model, **options), tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_cannot_be_computed_is_null_in_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = tiny()
+    data.y[data.test_mask] = 1  # one class: no ranking
+    monkeypatch.setattr(run_module, "_load", lambda *args: data)
+    result = train(experiment(), tmp_path, device="cpu")
+    assert json.loads((tmp_path / "result.json").read_text())["metrics"]["test"]["roc_auc"] is None
+    read = finished(experiment(), tmp_path)
+    assert read is not None
+    assert str(read) == str(result)
+    assert str(read.metrics["test"]["roc_auc"]) == "nan"

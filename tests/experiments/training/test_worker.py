@@ -1,0 +1,120 @@
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import alone
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.training import Experiment, PlannedRun, TrainingOptions, finished, train, worker, write_plan
+from torch_goat.files import locked
+
+
+def write(folder: Path, epochs: dict[str, int]) -> list[PlannedRun]:
+    """A plan with a run for every name."""
+    plan = [
+        PlannedRun(
+            folder / name,
+            Experiment(
+                "betweenness-100",
+                seed=seed,
+                model=ModelOptions(name="gcn"),
+                training=TrainingOptions(epochs=count, patience=0),
+            ),
+        )
+        for seed, (name, count) in enumerate(epochs.items())
+    ]
+    write_plan(folder / "plan.json", plan)
+    return plan
+
+
+def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """The worker, in an environment where only the library's own needs can be imported."""
+    plan = str(folder / "plan.json")
+    return alone.start(folder, "torch_goat.training.worker", plan, "--device", "cpu", *arguments)
+
+
+def until(condition) -> None:
+    """Waits for something that another process does."""
+    end = time.monotonic() + 300
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_a_plan_survives_ctrl_c_and_runs_with_the_library_alone(tmp_path: Path) -> None:
+    short, long = write(tmp_path, {"short": 5, "long": 400})
+    process = start(tmp_path, "--jobs", "1")
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(3)]
+    assert [line.split(": ")[1].split(" ")[0].strip() for line in lines] == ["started", "finished", "started"]
+    assert "(1 of 2): mse " in lines[1]
+    until(lambda: (long.folder / "config.toml").exists())
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=300)
+    assert process.returncode == 130, errors
+    assert errors == "worker: stopped; 1 of 2 runs are done, the same plan goes on from there.\n"
+    assert (long.folder / "checkpoint.safetensors").exists()
+
+    process = start(tmp_path, "--jobs", "2")
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    assert errors == ""
+    assert f"{short.folder}: skipped (1 of 2): mse" in output
+    assert f"{long.folder}: finished (2 of 2): mse" in output
+    result, expected = finished(long.experiment, long.folder), train(long.experiment, tmp_path / "whole", device="cpu")
+    assert result is not None
+    assert result.metrics == expected.metrics
+
+
+def test_without_the_plans_process_a_run_ends_with_a_checkpoint(tmp_path: Path) -> None:
+    (run,) = write(tmp_path, {"endless": 10**7})
+    process = start(tmp_path)
+    until((run.folder / "config.toml").exists)
+    process.kill()
+    process.communicate(timeout=300)
+    with locked(run.folder, wait=True):  # the lock goes with the run's own process
+        assert (run.folder / "checkpoint.safetensors").exists()
+
+
+def test_the_time_that_is_given_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also in the background, where Ctrl-C is not heard."""
+    write(tmp_path, {"endless": 10**7})
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        assert worker.main([str(tmp_path / "plan.json"), "--device", "cpu", "--seconds", "1"]) == 130
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert capsys.readouterr().err == "worker: stopped; 0 of 1 runs are done, the same plan goes on from there.\n"
+
+
+def test_a_failed_run_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run,) = write(tmp_path, {"one": 2})
+    run.folder.mkdir()
+    (run.folder / "model.safetensors").write_text("precious")
+    assert worker.main([str(tmp_path / "plan.json"), "--device", "cpu"]) == 1
+    output = capsys.readouterr()
+    assert "failed (1 of 1): " in output.out
+    assert output.err == "worker: 1 of 1 runs failed; the lines above and error.txt in their folders say why.\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "text"),
+    [
+        ("{", [], "not a JSON file"),
+        ('{"runs": []}', ["--device", "gpu"], "got 'gpu'"),
+        ('{"runs": []}', ["--jobs", "-1"], "jobs must be"),
+        (None, [], "No such file"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str | None, arguments: list[str], text: str
+) -> None:
+    if content is not None:
+        (tmp_path / "plan.json").write_text(content)
+    with pytest.raises(SystemExit) as caught:
+        worker.main([str(tmp_path / "plan.json"), *arguments])
+    assert caught.value.code == 2
+    assert text in capsys.readouterr().err

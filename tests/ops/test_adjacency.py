@@ -1,0 +1,96 @@
+import pytest
+import torch
+from torch_geometric import EdgeIndex
+
+from tests.graphs import small_graph
+from torch_goat.nn import GOATConv
+from torch_goat.ops.adjacency import to_edges
+
+N = 10
+
+
+def sparse(edge_index: torch.Tensor, layout: torch.layout, values: torch.Tensor) -> torch.Tensor:
+    """PyG's adj_t: rows are targets, columns are sources."""
+    order = (edge_index[1] * N + edge_index[0]).argsort(stable=True)
+    coo = torch.sparse_coo_tensor(edge_index.flip(0)[:, order], values[order], (N, N), check_invariants=True).coalesce()
+    if layout is torch.sparse_coo:
+        return coo
+    return coo.to_sparse(layout=layout)
+
+
+@pytest.mark.filterwarnings("ignore:Sparse C:UserWarning")  # PyTorch calls its CSR and CSC tensors a beta feature
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_sparse_matrices_equal_edge_lists(layout: torch.layout) -> None:
+    edge_index = small_graph().unique(dim=1)
+    feature = torch.randn(edge_index.size(1))
+    x = torch.randn(N, 5)
+    plain, weighted = GOATConv(5, 4), GOATConv(5, 4, edge_dim=1)
+    adjacency = sparse(edge_index, layout, feature)
+    assert torch.equal(plain(x, adjacency), plain(x, edge_index))
+    assert torch.equal(weighted(x, adjacency), weighted(x, edge_index, feature))
+
+
+def test_repeated_entries_of_a_sparse_matrix_are_edges_of_their_own() -> None:
+    edge_index = small_graph()
+    adjacency = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(32), (N, N), check_invariants=True)
+    x = torch.randn(N, 5)
+    conv = GOATConv(5, 4)
+    assert torch.equal(conv(x, adjacency), conv(x, edge_index))
+    assert not adjacency.is_coalesced()
+
+
+@pytest.mark.parametrize("coalesced", [True, False])
+def test_the_values_of_a_sparse_matrix_get_their_gradient(coalesced: bool) -> None:
+    edge_index = small_graph().unique(dim=1).flip(1)  # not in the order of a coalesced matrix
+    feature = torch.randn(edge_index.size(1), requires_grad=True)
+    adjacency = torch.sparse_coo_tensor(edge_index.flip(0), feature, (N, N), check_invariants=True)
+    x, conv = torch.randn(N, 5), GOATConv(5, 4, edge_dim=1)
+    out = conv(x, adjacency.coalesce() if coalesced else adjacency)
+    (found,) = torch.autograd.grad(out.square().sum(), feature)
+    (expected,) = torch.autograd.grad(conv(x, edge_index, feature).square().sum(), feature)
+    assert torch.allclose(found, expected, atol=1e-6)
+    assert expected.abs().max() > 1e-3
+
+
+def test_repeated_entries_that_require_a_gradient_are_refused() -> None:
+    feature = torch.ones(3, requires_grad=True)
+    adjacency = torch.sparse_coo_tensor([[1, 1, 2], [0, 0, 1]], feature, (N, N), check_invariants=True)
+    with pytest.raises(ValueError, match="requires a gradient, but 1 of its entries repeat others"):
+        GOATConv(5, 4, edge_dim=1)(torch.randn(N, 5), adjacency)
+
+
+@pytest.mark.parametrize("sort_order", [None, "row", "col"])
+def test_edge_index_class_equals_tensor(sort_order: str | None) -> None:
+    edge_index = EdgeIndex(small_graph(), sparse_size=(N, N))
+    if sort_order is not None:
+        edge_index = edge_index.sort_by(sort_order).values
+    x = torch.randn(N, 5)
+    conv = GOATConv(5, 4)
+    assert torch.equal(conv(x, edge_index), conv(x, small_graph()))
+
+
+def test_int32_edges_equal_int64_edges() -> None:
+    x = torch.randn(N, 5)
+    conv = GOATConv(5, 4)
+    assert torch.equal(conv(x, small_graph().int()), conv(x, small_graph()))
+
+
+@pytest.mark.parametrize(
+    ("edge_index", "edge_attr", "edge_dim", "error", "message"),
+    [
+        ([[0], [1]], None, None, TypeError, "got list"),
+        (torch.zeros(2, 3), None, None, TypeError, "torch.float32"),
+        (torch.zeros(3, 2, dtype=torch.long), None, None, ValueError, r"\[3, 2\]"),
+        (torch.tensor([[0], [1]]), torch.ones(1, 2), None, ValueError, "edge_dim=2"),
+        (torch.tensor([[0], [1]]), None, 3, ValueError, "edge_attr is missing"),
+        (torch.tensor([[0], [1]]), torch.ones(1, 2), 3, ValueError, "2 channels, but the layer was built for 3"),
+        (torch.tensor([[0], [1]]), torch.ones(2, 3), 3, ValueError, "2 rows, but edge_index has 1 edges"),
+        (torch.tensor([[0], [1]]), torch.ones(1, 3, dtype=torch.long), 3, TypeError, "torch.int64"),
+        (torch.tensor([[0], [1]]), torch.full((1, 1), torch.nan), 1, ValueError, "non-finite value in row 0"),
+        (torch.eye(3).to_sparse(), None, None, ValueError, r"\[3, 3\], expected \[targets, sources\] = \[4, 4\]"),
+        (torch.eye(4).to_sparse(), torch.ones(4, 1), 1, ValueError, "cannot go with a sparse adjacency"),
+    ],
+)
+def test_bad_edges_are_refused(edge_index, edge_attr, edge_dim, error, message) -> None:
+    with pytest.raises(error, match=message):
+        to_edges(edge_index, edge_attr, edge_dim, 4, 4)

@@ -1,0 +1,141 @@
+"""Every Triton kernel compiles for an NVIDIA GPU, which need not be there: with the Triton that is installed.
+
+The interpreter, in which the other tests may run, knows nothing of layouts, registers and shared memory.
+"""
+
+import importlib
+import os
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from torch_goat.ops.ragged_rnn.cells import GATES
+from torch_goat.ops.ragged_rnn.kernels import Inputs
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter does not compile"),
+]
+
+KERNEL_NAMES = {
+    "launch": ("forward_kernel", "backward_kernel", "weight_kernel", "sum_kernel"),
+    "sources": ("source_kernel", "carry_kernel"),
+    "mean": ("sum_runs_kernel",),
+}
+CAPABILITY, SHARED_MEMORY = 90, 227 * 1024  # of an H100 or H200, per program
+TYPES = {
+    torch.float64: "fp64",
+    torch.float32: "fp32",
+    torch.bfloat16: "bf16",
+    torch.float16: "fp16",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int8: "i8",
+}
+
+Launch = tuple[Any, dict[str, Any]]
+
+
+class Recorder:
+    """Stands for a kernel, and notes what it would be launched with."""
+
+    def __init__(self, kernel: Any, launches: list[Launch]) -> None:
+        self.kernel, self.launches = kernel, launches
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        def record(*values: Any, **named: Any) -> None:
+            self.launches.append((self.kernel, {**dict(zip(self.kernel.arg_names, values, strict=False)), **named}))
+
+        return record
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
+    pytest.importorskip("triton", reason="Triton is not installed")
+    noted: list[Launch] = []
+    for file, names in KERNEL_NAMES.items():
+        module = importlib.import_module(f"torch_goat.ops.ragged_rnn.triton.{file}")
+        for name in names:
+            monkeypatch.setattr(module, name, Recorder(getattr(module, name), noted))
+    return noted
+
+
+def _run(kind: str, hidden: int, dtype: torch.dtype, weighted: bool = True, directions: int = 2) -> None:
+    """A forward of evaluation, one of training and a backward: two heads, ten targets, 100 places."""
+    from torch_goat.ops.ragged_rnn.triton import launch
+
+    def zeros(*shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.promote_types(dtype, torch.float32))
+
+    width = GATES[kind] * hidden
+    projected, source = zeros(2, 10, directions, width).to(dtype), torch.zeros(2, 100, dtype=torch.int64)
+    recurrent = (zeros(2, directions, width, hidden), zeros(2, directions, width), zeros(2, directions, width))
+    ptr = torch.arange(0, 101, 10)
+    inputs = Inputs(projected, source, zeros(2, 100) if weighted else None, ptr, *recurrent)
+    launch.forward(kind, inputs, False)  # in evaluation
+    out, saved = launch.forward(kind, inputs, True)
+    launch.backward(kind, out, inputs, saved)
+
+
+def _shared_memory(kernel: Any, arguments: dict[str, Any]) -> int:
+    """Compiles a launch down to machine code; the shared memory that it takes."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    options = {name: value for name, value in arguments.items() if name not in kernel.arg_names}
+    options["enable_fp_fusion"] = True  # as it is by default, of which some versions of Triton warn
+    signature, constants, hints = {}, {}, {}
+    for position, parameter in enumerate(kernel.params):
+        value = arguments[parameter.name]
+        if isinstance(value, Tensor):
+            signature[parameter.name] = f"*{TYPES[value.dtype]}"
+            hints[(position,)] = [["tt.divisibility", 16]]
+        elif parameter.is_constexpr or value is None:
+            signature[parameter.name] = "constexpr"
+            constants[(position,)] = value
+        else:
+            signature[parameter.name] = "i32"
+    source = ASTSource(kernel, signature, constants, hints)
+    return triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=options).metadata.shared
+
+
+def _check(launches: list[Launch]) -> None:
+    for kernel, arguments in launches:
+        assert _shared_memory(kernel, arguments) <= SHARED_MEMORY, kernel.__name__
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("hidden", [*range(1, 17), 17, 24, 32, 48, 64, 96, 128])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+def test_compiles(kind: str, hidden: int, dtype: torch.dtype, launches: list[Launch]) -> None:
+    _run(kind, hidden, dtype)
+    _check(launches)
+
+
+@pytest.mark.parametrize("hidden", [8, 17, 64])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+def test_compiles_in_double_precision(kind: str, hidden: int, launches: list[Launch]) -> None:
+    _run(kind, hidden, torch.float64)
+    _check(launches)
+
+
+@pytest.mark.parametrize("hidden", [8, 32, 64, 128])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+def test_compiles_without_coefficients(kind: str, hidden: int, launches: list[Launch]) -> None:
+    _run(kind, hidden, torch.float32, weighted=False, directions=1)
+    _check(launches)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("channels", [1, 3, 8, 16, 40, 64, 128, 256])
+def test_the_mean_compiles(channels: int, dtype: torch.dtype, launches: list[Launch]) -> None:
+    from torch_goat.ops.ragged_rnn.triton import mean
+
+    z, source = torch.zeros(10, 2, channels, dtype=dtype), torch.zeros(2, 100, dtype=torch.int64)
+    given = (z, source, torch.zeros(2, 100, dtype=dtype), torch.arange(0, 101, 10))
+    mean.backward(mean.forward(*given), *given)
+    assert len(launches) == 3
+    _check(launches)

@@ -1,0 +1,176 @@
+"""The weighted mean in plain PyTorch and in Triton, on a GPU or, without one, in Triton's interpreter."""
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from tests.backends import AVAILABLE, device_of
+from tests.compare import assert_close, with_gradients
+from tests.graphs import small_graph
+from torch_goat.nn import GOATConv
+from torch_goat.ops import places
+from torch_goat.ops.weighted_mean import weighted_mean
+
+KERNELS = ["torch", *(["triton"] if "triton" in AVAILABLE else [])]
+needs_triton = pytest.mark.skipif("triton" not in AVAILABLE, reason="Triton does not run here")
+
+
+@pytest.fixture
+def small_tiles() -> Iterator[None]:
+    """So small that short runs are of many tiles, and few places of many chunks."""
+    launch = pytest.importorskip("torch_goat.ops.ragged_rnn.triton.launch")
+    launch.OVERRIDES.update(mean_runs=2, mean_places=4, mean_chunk=4, mean_chunks=2, backward_chunk=4)
+    yield
+    launch.OVERRIDES.clear()
+
+
+def example(lengths: list[int], heads: int, channels: int, num_sources: int, kernel: str) -> list[Tensor]:
+    device, random = device_of(kernel), torch.Generator().manual_seed(0)
+    z = torch.randn(num_sources, heads, channels, dtype=torch.double, generator=random)
+    source = torch.randint(num_sources, (heads, sum(lengths)), generator=random)
+    weight = torch.rand(heads, sum(lengths), dtype=torch.double, generator=random)
+    ptr = torch.tensor([0, *lengths]).cumsum(0)
+    z, source, weight, ptr = (value.to(device) for value in (z, source, weight, ptr))
+    return [z.requires_grad_(), source, weight.requires_grad_(), ptr]
+
+
+def by_hand(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
+    """Adds every place's message to its target."""
+    heads = torch.arange(z.size(1), device=z.device)
+    messages = weight.t().unsqueeze(-1) * z[source.t(), heads]  # [E, K, C]
+    target = torch.repeat_interleave(ptr.diff())
+    return z.new_zeros(ptr.numel() - 1, *z.shape[1:]).index_add(0, target, messages)
+
+
+def check(kernel: str, lengths: list[int], heads: int, channels: int, num_sources: int) -> None:
+    given_values = example(lengths, heads, channels, num_sources, kernel)
+    leaves = [given_values[0], given_values[2]]
+    results = []
+    for out in (weighted_mean(kernel, *given_values), by_hand(*given_values)):
+        uneven = torch.arange(1, out.numel() + 1, dtype=out.dtype, device=out.device).sin().view_as(out)
+        total = (out * uneven).sum() + 0 * leaves[0].sum()  # without places nothing leads back to the states
+        results.append([out, *torch.autograd.grad(total, leaves, materialize_grads=True, allow_unused=True)])
+    for value, expected in zip(*results, strict=True):
+        torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@given(
+    lengths=st.lists(st.sampled_from([0, 1, 2, 3, 5, 23]), max_size=5),
+    heads=st.integers(1, 3),
+    channels=st.sampled_from([1, 2, 3, 4, 7]),
+    num_sources=st.integers(1, 6),
+)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_adds_up_every_run(
+    kernel: str, small_tiles: None, lengths: list[int], heads: int, channels: int, num_sources: int
+) -> None:
+    check(kernel, lengths, heads, channels, num_sources)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize(("lengths", "channels"), [([70, 0, 3], 5), ([40, 1], 64), ([], 4), ([0, 0], 4)])
+def test_the_tiles_of_real_graphs(kernel: str, lengths: list[int], channels: int) -> None:
+    check(kernel, lengths, 2, channels, 3)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gradients_are_those_of_finite_differences(kernel: str, small_tiles: None) -> None:
+    z, source, weight, ptr = example([1, 0, 5], 1, 2, 2, kernel)
+    assert torch.autograd.gradcheck(lambda z, weight: weighted_mean(kernel, z, source, weight, ptr), (z, weight))
+
+
+def test_plain_pytorch_differentiates_twice() -> None:
+    z, source, weight, ptr = example([1, 0, 3], 2, 2, 3, "torch")
+    assert torch.autograd.gradgradcheck(lambda z, weight: weighted_mean("torch", z, source, weight, ptr), (z, weight))
+
+
+@needs_triton
+def test_states_of_any_layout_and_type(small_tiles: None) -> None:
+    z, source, weight, ptr = (value.detach() for value in example([3, 0, 6], 2, 3, 4, "triton"))
+    expected = weighted_mean("triton", z, source, weight, ptr)
+    z, source, weight = (value.transpose(0, 1).contiguous().transpose(0, 1) for value in (z, source, weight))
+    assert torch.equal(weighted_mean("triton", z, source, weight, ptr), expected)
+    half = z.to(torch.bfloat16)
+    found = weighted_mean("triton", half, source, weight.float(), ptr)
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, by_hand(half.float(), source, weight.float(), ptr))
+
+
+@needs_triton
+def test_a_run_has_the_same_bits_wherever_it_stands(small_tiles: None) -> None:
+    z, source, weight, ptr = (value.detach() for value in example([5, 23, 0, 2], 2, 3, 4, "triton"))
+    whole = weighted_mean("triton", z, source, weight, ptr)
+    alone = weighted_mean("triton", z, source[:, 5:28], weight[:, 5:28], ptr.new_tensor([0, 23]))
+    assert torch.equal(whole[1:2], alone)
+
+
+@needs_triton
+def test_the_operator_is_sound(small_tiles: None) -> None:
+    torch.library.opcheck(torch.ops.torch_goat.weighted_mean, tuple(example([3, 0, 2], 2, 3, 4, "triton")))
+
+
+@needs_triton
+def test_double_backward_is_refused(small_tiles: None) -> None:
+    z, source, weight, ptr = example([3, 0, 2], 1, 2, 4, "triton")
+    (grad,) = torch.autograd.grad(weighted_mean("triton", z, source, weight, ptr).sum(), z, create_graph=True)
+    with pytest.raises(RuntimeError, match="weighted mean has no second derivative"):
+        grad.sum().backward()
+
+
+@needs_triton
+@pytest.mark.parametrize("options", [{}, {"edge_dim": 1}, {"max_neighbors": 2, "neighbor_selection": "top"}])
+def test_the_layer_is_that_of_plain_pytorch(small_tiles: None, options: dict) -> None:
+    conv, x = GOATConv(3, 6, heads=2, backend="torch", **options).double(), torch.randn(7, 3).double()
+    edge_index = small_graph(num_nodes=7, num_edges=12)
+    edge_attr = torch.randn(edge_index.size(1), 1).double() if "edge_dim" in options else None
+    ordering = conv(x, edge_index, edge_attr, return_ordering=True)[1]
+    expected = with_gradients(conv, conv(x, edge_index, edge_attr, ordering=ordering))
+    conv.to(device_of("triton")).rnn.backend = "triton"
+    given_values = [None if value is None else value.to(device_of("triton")) for value in (x, edge_index, edge_attr)]
+    assert conv.rnn.kernel(given_values[0]) == "triton"
+    first, again = (with_gradients(conv, conv(*given_values).cpu()) for _ in range(2))
+    assert_close({name: value.cpu() for name, value in first.items()}, expected, 1e-10)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+@needs_triton
+def test_the_order_of_the_edges_leaves_no_trace(small_tiles: None) -> None:
+    device = device_of("triton")
+    conv, x = GOATConv(3, 6, heads=2, backend="triton").to(device), torch.randn(7, 3, device=device)
+    edge_index = small_graph(num_nodes=7, num_edges=12).to(device)
+    shuffled = edge_index[:, torch.randperm(edge_index.size(1))]
+    first, other = (with_gradients(conv, conv(x, edges).cpu()) for edges in (edge_index, shuffled))
+    assert all(torch.equal(first[name], other[name]) for name in first)
+
+
+@needs_triton
+def test_a_layer_finds_the_places_by_source_once(small_tiles: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = device_of("triton")
+    conv, x = GOATConv(3, 4, heads=2, backend="triton").to(device), torch.randn(7, 3, device=device)
+    edge_index = small_graph(num_nodes=7, num_edges=12).to(device)
+    calls = []
+
+    def count(name: str) -> None:
+        way = getattr(places, name)
+        monkeypatch.setattr(places, name, lambda *values: (calls.append(name), way(*values))[1])
+
+    for name in ("_sort", "_from_tokens", "_tokens_by_source"):
+        count(name)
+    for _ in range(2):
+        conv(x, edge_index).sum().backward()
+    assert calls == ["_from_tokens", "_tokens_by_source", "_from_tokens"]  # the graph's own part once for all steps
+
+
+def test_another_backend_is_plain_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch_goat.ops.ragged_rnn import triton as fused_triton
+
+    monkeypatch.setattr(fused_triton, "weighted_sum", None)
+    x, edge_index = torch.randn(7, 3), small_graph(num_nodes=7, num_edges=12)
+    outs = [GOATConv(3, 4, backend=backend)(x, edge_index) for backend in ("reference", "torch")]
+    outs.append(GOATConv(3, 4, rnn=lambda width, out: torch.nn.LSTM(width, out))(x, edge_index))
+    assert all(out.shape == (7, 4) for out in outs)

@@ -1,0 +1,1 @@
+"""Explanations, reports and the command line."""

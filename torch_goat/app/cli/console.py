@@ -1,0 +1,67 @@
+"""What commands print: results on the standard output, progress on the standard error."""
+
+from collections.abc import Iterable
+
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.markup import escape
+from rich.table import Table
+
+from torch_goat.experiments.training.processes import processes
+
+WIDE = 100_000  # columns where no terminal sets a limit, so that nothing is folded
+GAP = 3  # between two columns of a table
+WORD = 8  # of a column of text that is folded
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console that folds lines to a terminal and leaves them alone in files and pipes; of several processes, one
+    speaks."""
+    made = Console(stderr=stderr, highlight=False, quiet=not processes().leads)
+    if not made.is_terminal:
+        made.width = WIDE
+    return made
+
+
+def say(text: str) -> None:
+    """Prints a line of plain text."""
+    console().print(text, markup=False, soft_wrap=True)
+
+
+class Aligned:
+    """An aligned table; a column of numbers is flush right, and folded only where there is no room for it.
+
+    Args:
+        columns: The names of the columns.
+        rows: The cells of each row.
+    """
+
+    def __init__(self, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
+        self.names, self.rows = list(columns), [list(row) for row in rows]
+        self.columns = [[row[number] for row in self.rows] for number in range(len(self.names))]
+        self.numeric = [bool(column) and all(map(_is_number, column)) for column in self.columns]
+
+    def width(self, longest: int = WIDE) -> int:
+        """The width with columns of text that are folded to so many characters."""
+        cells = [max(map(cell_len, [name, *column])) for name, column in zip(self.names, self.columns, strict=True)]
+        shown = (width if number else min(width, longest) for width, number in zip(cells, self.numeric, strict=True))
+        return sum(GAP + width for width in shown)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        whole = self.width(WORD) <= options.max_width
+        made = Table(box=SIMPLE_HEAD)
+        for name, number in zip(self.names, self.numeric, strict=True):
+            justify: JustifyMethod = "right" if number else "left"
+            made.add_column(name, justify=justify, overflow="fold", no_wrap=number and whole)  # nothing is cut off
+        for row in self.rows:
+            made.add_row(*map(escape, row))
+        yield made
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", "") or 0)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Datasets, user tables, samplers and memory-mapped graphs."""

@@ -1,0 +1,125 @@
+"""From raw files, in a private folder of the same layout as a data folder, to a graph."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch_geometric.data import Data, InMemoryDataset
+from torch_geometric.utils import degree, index_to_mask, scatter, to_undirected
+
+from torch_goat.data.datasets.cache import Graph
+
+Reader = Callable[[Path], Graph]
+
+
+def pyg(kind: type[InMemoryDataset], *name: str, symmetric: bool = False) -> Reader:
+    """Reads with the raw parser of one of PyG's dataset classes, which gives what it parsed and writes nothing.
+
+    Args:
+        kind: The class; its raw files lie in a folder of its name.
+        name: What the class calls the dataset, if it has several.
+        symmetric: Whether an edge that is there in one direction is made to be there in both.
+    """
+
+    class Parsed(kind):
+        parsed: Data
+
+        def _download(self) -> None:
+            pass
+
+        def _process(self) -> None:
+            self.process()
+
+        def save(self, data_list: list[Data], path: str) -> None:
+            (self.parsed,) = data_list
+
+        def load(self, path: str, data_cls: Any = Data) -> None:
+            pass
+
+    def read(root: Path) -> Graph:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the pickles name modules of numpy and scipy that have moved since
+            graph = Parsed(str(root / kind.__name__), *name).parsed.to_dict()
+        if symmetric:
+            graph["edge_index"] = to_undirected(graph["edge_index"], num_nodes=len(graph["y"]))
+        return graph
+
+    return read
+
+
+def ogbn_arxiv(root: Path) -> Graph:
+    """ogbn-arxiv from the raw files of the Open Graph Benchmark; every citation becomes an edge in both directions."""
+    graph, _ = _arxiv(root)
+    return {"x": _table(root / "ogbn_arxiv/raw/node-feat.csv.gz", np.float32), **graph}
+
+
+def arxiv_structure(root: Path) -> Graph:
+    """The same graph without the words of its papers: a paper is what it cites and is cited by.
+
+    The features of a paper are the logarithms of one more than its references and its citations, and the mean and the
+    largest of the logarithms of its neighbours' degrees, each scaled to mean 0 and variance 1 over all papers.
+    """
+    graph, citations = _arxiv(root)
+    num_nodes = len(graph["y"])
+    made, received = (torch.bincount(ends, minlength=num_nodes).double().log1p() for ends in citations.t())
+    row, col = graph["edge_index"]
+    theirs = degree(col, num_nodes, torch.double).log()[row]  # none is 0, as each of them has the neighbour
+    around = [scatter(theirs, col, dim_size=num_nodes, reduce=reduce) for reduce in ("mean", "max")]
+    x = torch.stack([made, received, *around], dim=1)  # [N, 4]
+    spread = x.std(0, correction=0)
+    return {"x": ((x - x.mean(0)) / spread.where(spread > 0, 1)).float(), **graph}
+
+
+def _arxiv(root: Path) -> tuple[Graph, Tensor]:
+    """The graph without features, and the citations: who cites, and who is cited ``[M, 2]``."""
+    folder = root / "ogbn_arxiv"
+    y = _table(folder / "raw/node-label.csv.gz", np.int64).view(-1)
+    citations = _table(folder / "raw/edge.csv.gz", np.int64)
+    graph = {"y": y, "edge_index": _both_ways(citations, len(y))}
+    for part, file in (("train", "train"), ("val", "valid"), ("test", "test")):
+        nodes = _table(folder / f"split/time/{file}.csv.gz", np.int64).view(-1)
+        graph[f"{part}_mask"] = index_to_mask(nodes, len(y))
+    return graph, citations
+
+
+def disease(name: str) -> Reader:
+    """Reads one of the simulated epidemics of HGCN (``disease_nc``, ``disease_lp``)."""
+
+    def read(root: Path) -> Graph:
+        from scipy.sparse import load_npz
+
+        folder = root / "Disease" / name
+        y = torch.from_numpy(np.load(folder / f"{name}.labels.npy", allow_pickle=False)).long()
+        x = torch.from_numpy(load_npz(folder / f"{name}.feats.npz").toarray()).float()
+        return {"x": x, "y": y, "edge_index": _both_ways(_table(folder / f"{name}.edges.csv", np.int64), len(y))}
+
+    return read
+
+
+def cora_content(root: Path) -> Graph:
+    """Cora from the text files of LINQS, nodes in the order of ``cora.content``, classes in that of the alphabet."""
+    folder = root / "LINQS/cora"
+    papers = [line.split("\t") for line in (folder / "cora.content").read_text().splitlines()]
+    number = {paper: row for row, (paper, *_) in enumerate(papers)}
+    topics = sorted({topic for *_, topic in papers})
+    citations = [line.split() for line in (folder / "cora.cites").read_text().splitlines()]
+    edges = torch.tensor([[number[cited], number[citing]] for cited, citing in citations])
+    return {
+        "x": torch.from_numpy(np.array([words for _, *words, _ in papers], dtype=np.float32)),
+        "y": torch.tensor([topics.index(topic) for *_, topic in papers]),
+        "edge_index": _both_ways(edges, len(papers)),
+    }
+
+
+def _table(path: Path, kind: type) -> Tensor:
+    """A file of comma-separated numbers, ``[rows, columns]``; one that ends in ``.gz`` is unpacked."""
+    return torch.from_numpy(np.loadtxt(path, delimiter=",", dtype=kind, ndmin=2))
+
+
+def _both_ways(edges: Tensor, num_nodes: int) -> Tensor:
+    """Edges ``[E, 2]`` as an ``edge_index`` that holds each of them once in either direction."""
+    return to_undirected(edges.t().contiguous(), num_nodes=num_nodes)

@@ -1,0 +1,125 @@
+"""Sampling compiled by numba; :mod:`torch_goat.data.loader.vectorised` says what it gives."""
+
+import hashlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from torch_goat.data.loader import draws
+from torch_goat.data.loader.vectorised import Sampled
+
+_HALF, _ONE, _STEP = np.uint64(32), np.uint64(1), draws.STEP
+_mix = njit(nogil=True, inline="always")(draws.mix)
+_kept = threading.local()
+
+
+def _compiled(function: Callable) -> Any:
+    # Kept on disk under a name that changes with the files that it is made of, which numba does not look at.
+    files = [Path(__file__), Path(draws.__file__)]
+    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+    function.__qualname__ = f"{function.__name__}_{digest}"
+    try:
+        return njit(nogil=True, cache=True)(function)
+    except RuntimeError:  # no directory to write to
+        return njit(nogil=True)(function)
+
+
+@njit(nogil=True)
+def _longer(values: np.ndarray, size: int, wanted: int) -> np.ndarray:
+    longer = np.empty(wanted, values.dtype)
+    longer[:size] = values[:size]
+    return longer
+
+
+@njit(nogil=True)
+def _degrees(ptr: np.ndarray, targets: np.ndarray, most: int) -> tuple[int, int]:
+    """How many edges will be drawn, and the largest degree of which not all are."""
+    total, widest = 0, 0
+    for target in targets:
+        degree = ptr[target + 1] - ptr[target]
+        if degree > most >= 0:
+            widest, degree = max(widest, degree), most
+        total += degree
+    return total, widest
+
+
+@njit(nogil=True)
+def _draw(
+    ptr: np.ndarray, targets: np.ndarray, begin: int, most: int, key: Any, column: np.ndarray, edge: np.ndarray
+) -> None:
+    """Fills in the edges that are drawn for a hop's targets, the first of which is the batch's node ``begin``."""
+    taken = np.zeros(_degrees(ptr, targets, most)[1], np.int64)  # for which target a number was chosen last, from 1
+    total = 0
+    for place in range(targets.size):
+        first = ptr[targets[place]]
+        degree = ptr[targets[place] + 1] - first
+        if most < 0 or degree <= most:
+            for number in range(degree):
+                column[total], edge[total] = begin + place, first + number
+                total += 1
+            continue
+        stream = _mix(key + _mix(np.uint64(targets[place])))
+        for last in range(degree - most, degree):  # Floyd's algorithm
+            stream += _STEP
+            pick: Any = np.int64(((_mix(stream) >> _HALF) * (np.uint64(last) + _ONE)) >> _HALF)
+            if taken[pick] == place + 1:
+                pick = last
+            taken[pick] = place + 1
+            column[total], edge[total] = begin + place, first + pick
+            total += 1
+
+
+@njit(nogil=True)
+def _number(node: np.ndarray, size: int, where: np.ndarray, row: np.ndarray) -> int:
+    """Replaces every node in ``row`` by its place in the batch, at whose end new ones are put; the new size."""
+    for place in range(row.size):
+        value = row[place]
+        known = where[value]
+        new = known == 0
+        # Without a branch, which would be guessed wrong every other time.
+        here = np.int32(size + 1) if new else known
+        where[value], node[size], row[place] = here, value, here - 1
+        size += new
+    return size
+
+
+@_compiled
+def _sample(
+    ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray, where: np.ndarray
+) -> Sampled:
+    size, total, begin, node = seeds.size, 0, 0, seeds
+    for place in range(size):
+        if where[seeds[place]] == 0:
+            where[seeds[place]] = place + 1
+    row, column, edge = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+    sizes, counts = np.zeros(fanout.size + 1, np.int64), np.zeros(fanout.size, np.int64)
+    sizes[0] = size
+    for hop in range(fanout.size):
+        targets, end = node[begin:size].copy(), size
+        room = total + _degrees(ptr, targets, fanout[hop])[0]
+        row, column, edge = _longer(row, total, room), _longer(column, total, room), _longer(edge, total, room)
+        _draw(ptr, targets, begin, fanout[hop], key[0], column[total:], edge[total:])
+        for place in range(total, room):  # a loop of its own, in which the processor waits for many edges at a time
+            row[place] = source[edge[place]]
+        node = _longer(node, size, size + room - total + 1)
+        size = _number(node, size, where, row[total:])
+        sizes[hop + 1], counts[hop] = size - end, room - total
+        total, begin = room, end
+    for place in range(size):
+        where[node[place]] = 0
+    return node[:size].copy(), row, column, edge, sizes, counts
+
+
+def sample(ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray) -> Sampled:
+    """As :func:`torch_goat.data.loader.vectorised.sample`, to the bit.
+
+    Every thread that samples keeps 4 bytes for each node of the graph.
+    """
+    where = getattr(_kept, "where", None)  # the place of each node in the batch, from 1; all 0 between two batches
+    if where is None or where.size < ptr.size:
+        where = _kept.where = np.zeros(ptr.size, np.int32)
+    return _sample(ptr, source, seeds, fanout, key, where)

@@ -1,0 +1,98 @@
+"""A folder with the tables of a graph and, in ``graph.toml``, how they are read."""
+
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import contains_self_loops, is_undirected
+
+from torch_goat import settings
+from torch_goat.data.tables.errors import TableError
+from torch_goat.data.tables.options import Tables, Task
+from torch_goat.files import write_atomic
+from torch_goat.settings import SettingsError
+
+GRAPH: Final = "graph.toml"
+_SUFFIXES: Final = (".csv", ".tsv", ".txt", ".parquet")
+
+
+def find_tables(nodes: str, edges: str = "") -> dict[str, Any]:
+    """The files of a graph, and how they are read where a ``graph.toml`` says so, as values of :class:`Tables`.
+
+    Args:
+        nodes: A file, or a folder with ``nodes`` and ``edges``.
+        edges: The file of the edges; empty for a folder or GraphML.
+    """
+    folder = Path(nodes)
+    if not folder.is_dir():
+        return {"nodes": nodes, "edges": edges}
+    if edges:
+        raise TableError(f"{nodes} is a folder, whose edges are in it; leave {edges} out.")
+    values: dict[str, Any] = {}
+    if (folder / GRAPH).is_file():
+        values = settings.to_table(settings.read(Tables, folder / GRAPH))
+        values = {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
+        files = [values["nodes"], values["edges"]]
+        if any(Path(file).name != file for file in files if file):
+            raise TableError(f"{folder / GRAPH}: nodes and edges must be names of files in the folder, got {files}.")
+    else:
+        files = [_find(folder, name) for name in ("nodes", "edges")]
+    found = [str(folder / file) if file else "" for file in files]
+    return values | {"nodes": found[0], "edges": found[1]}
+
+
+def _find(folder: Path, name: str) -> str:
+    for suffix in _SUFFIXES:
+        if (folder / f"{name}{suffix}").is_file():
+            return f"{name}{suffix}"
+    raise TableError(f"{folder} has no {name}.csv; name the two files, or a folder that goat datasets export wrote.")
+
+
+def write_tables(data: Data, folder: Path, *, force: bool = False) -> Tables:
+    """Writes a graph as ``nodes.csv``, ``edges.csv`` and ``graph.toml``.
+
+    Args:
+        data: The graph, with ``x``, ``y``, ``edge_index`` and masks.
+        folder: The folder, made if it is not there.
+        force: Whether files that are there are replaced.
+
+    Returns:
+        How the tables are read, with the names of the files in the folder.
+    """
+    import pandas as pd
+
+    task: Task = "regression" if data.y.is_floating_point() else "classification"
+    undirected = not contains_self_loops(data.edge_index) and is_undirected(data.edge_index)
+    tables = Tables(
+        nodes="nodes.csv", edges="edges.csv", target="label", task=task, directed=not undirected, split_column="split"
+    )
+    names = (tables.nodes, tables.edges, GRAPH)
+    there = [name for name in names if (folder / name).exists()]
+    if there and not force:
+        path = folder / there[0]
+        raise SettingsError(f"{path} is there already; choose another folder or write over it with --force.")
+    numbers = torch.arange(data.num_nodes)
+    nodes = pd.DataFrame(_plain(data.x).numpy(), columns=[f"x{number}" for number in range(data.x.size(1))])
+    nodes.insert(0, "id", numbers.numpy())
+    nodes["label"] = _plain(data.y.view(data.num_nodes)).numpy()
+    if task == "classification":
+        nodes["label"] = nodes["label"].astype("Int64").mask(nodes["label"] < 0)  # empty: no class is known
+    split = pd.Series("", index=nodes.index)
+    for part in ("train", "val", "test"):
+        split[data[f"{part}_mask"].numpy()] = part
+    nodes["split"] = split
+    source, target = data.edge_index
+    if undirected:
+        source, target = data.edge_index[:, source < target]
+    edges = pd.DataFrame({"source": source.numpy(), "target": target.numpy()})
+    for name, frame in ((tables.nodes, nodes), (tables.edges, edges)):
+        write_atomic(folder / name, frame.to_csv(index=False, lineterminator="\n"))
+    write_atomic(folder / GRAPH, settings.dumps(tables))
+    return tables
+
+
+def _plain(values: Tensor) -> Tensor:
+    """Whole numbers without a decimal point."""
+    return values.long() if bool((values == values.round()).all()) else values

@@ -1,0 +1,145 @@
+from collections.abc import Collection
+from pathlib import Path
+from typing import NoReturn
+from xml.parsers import expat
+
+import pandas as pd
+
+from torch_goat.data.tables.errors import TableError
+from torch_goat.data.tables.source import MISSING, Source
+
+ID, SOURCE, DESTINATION = "id", "source", "target"
+
+
+class GraphMLSource(Source):
+    """The nodes or the edges of a GraphML file.
+
+    Args:
+        path: The file, for messages.
+        rows: The cells of each node or edge, by column.
+        lines: The line that each begins on.
+        columns: The columns.
+        directed: Whether the file says that edges have a direction.
+    """
+
+    def __init__(
+        self, path: Path, rows: list[dict[str, str]], lines: list[int], columns: list[str], directed: bool
+    ) -> None:
+        super().__init__(path, columns)
+        self._rows, self._lines, self.directed = rows, lines, directed
+
+    def read(self, text: Collection[str], names: Collection[str] = ()) -> pd.DataFrame:
+        frame = pd.DataFrame(self._rows, columns=list(self.columns), dtype=object)
+        for name in self.columns:
+            column = frame[name].where(~frame[name].isin([""] if name in names else MISSING), None)
+            if name not in text and name not in names:
+                numbers = pd.to_numeric(column, errors="coerce")
+                column = numbers if numbers.notna().equals(column.notna()) else column
+            frame[name] = column
+        return frame
+
+    def line(self, row: int) -> int:
+        return self._lines[row]
+
+
+def read_graphml(path: Path, raw: bytes) -> tuple[GraphMLSource, GraphMLSource]:
+    """The nodes and the edges of a GraphML file.
+
+    A document type, which could define entities that grow without end or name other files, is refused.
+    """
+    return _Reader(path).read(raw)
+
+
+class _Reader:
+    """Collects what the parser of the standard library comes by."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.parser = path, expat.ParserCreate(namespace_separator=" ")
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._text
+        self.parser.StartDoctypeDeclHandler = self._doctype
+        self.keys: dict[str, tuple[str, str]] = {}  # what a key is for, and its column
+        self.defaults: dict[str, str] = {}
+        self.rows: dict[str, list[dict[str, str]]] = {"node": [], "edge": []}
+        self.lines: dict[str, list[int]] = {"node": [], "edge": []}
+        self.directed, self.graphs = False, 0
+        self.inside = ""  # the node or edge that the parser is in
+        self.key: str | None = None  # the key whose value it reads
+        self.value: list[str] = []
+
+    def read(self, raw: bytes) -> tuple[GraphMLSource, GraphMLSource]:
+        try:
+            self.parser.Parse(raw, True)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise TableError(f"{self.path}, line {error.lineno}: this is not GraphML ({reason}).") from None
+        except (ValueError, LookupError) as error:  # an encoding that does not exist
+            raise TableError(f"{self.path}, line 1: this is not GraphML ({error}).") from None
+        if not self.graphs:
+            raise TableError(f"{self.path}, line 1: this is not GraphML: there is no graph in it.")
+        if not self.rows["node"]:
+            raise TableError(f"{self.path}, line 1: the graph has no nodes.")
+        return self._source("node", [ID]), self._source("edge", [SOURCE, DESTINATION])
+
+    def _source(self, kind: str, first: list[str]) -> GraphMLSource:
+        columns = first + [column for purpose, column in self.keys.values() if purpose in (kind, "all")]
+        defaults = {
+            self.keys[key][1]: value for key, value in self.defaults.items() if self.keys[key][0] in (kind, "all")
+        }
+        rows = [defaults | row for row in self.rows[kind]]
+        return GraphMLSource(self.path, rows, self.lines[kind], columns, self.directed)
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        name = tag.rpartition(" ")[2]
+        if name == "key":
+            key = self._need(attributes, "id", name)
+            self.keys[key] = attributes.get("for", "all"), attributes.get("attr.name", key)
+            self.inside, self.key = "key", key
+        elif name == "graph":
+            self.graphs += 1
+            if self.graphs > 1:
+                self._refuse("there is a second graph or one within another; keep one graph to a file")
+            self.directed = attributes.get("edgedefault") == "directed"
+        elif name == "hyperedge":
+            self._refuse("there is a hyperedge; replace it by edges between two nodes")
+        elif name in self.rows:
+            if name == "edge" and attributes.get("directed") == ("false" if self.directed else "true"):
+                kinds = ("undirected", "directed") if self.directed else ("directed", "undirected")
+                self._refuse("the edge is {}, but the graph is {}; make all edges of one kind".format(*kinds))
+            wanted = (ID,) if name == "node" else (SOURCE, DESTINATION)
+            self.rows[name].append({column: self._need(attributes, column, name) for column in wanted})
+            self.lines[name].append(self.parser.CurrentLineNumber)
+            self.inside = name
+        elif name == "data" and self.inside in self.rows:
+            self.key = self._need(attributes, "key", name)
+            if self.key not in self.keys:
+                self._refuse(f"there is no key {self.key!r}; declare it before the graph")
+        self.value.clear()
+
+    def _end(self, tag: str) -> None:
+        name, text = tag.rpartition(" ")[2], "".join(self.value).strip()
+        if name == "default" and self.inside == "key" and self.key is not None:
+            self.defaults[self.key] = text
+        elif name == "data" and self.key is not None and self.inside in self.rows:
+            self.rows[self.inside][-1][self.keys[self.key][1]] = text
+        elif name in ("key", "node", "edge"):
+            self.inside = ""
+        self.key = self.key if name == "default" else None
+        self.value.clear()
+
+    def _text(self, text: str) -> None:
+        if self.key is not None:
+            self.value.append(text)
+
+    def _doctype(self, *declaration: object) -> None:
+        self._refuse("there is a document type (<!DOCTYPE), which is never read; delete it")
+
+    def _need(self, attributes: dict[str, str], attribute: str, element: str) -> str:
+        if attribute not in attributes:
+            self._refuse(f"<{element}> has no {attribute}")
+        return attributes[attribute]
+
+    def _refuse(self, reason: str) -> NoReturn:
+        raise TableError(f"{self.path}, line {self.parser.CurrentLineNumber}: {reason}.")

@@ -1,0 +1,61 @@
+import io
+from collections.abc import Collection
+from pathlib import Path
+
+import pandas as pd
+
+from torch_goat.data.tables.errors import TableError
+from torch_goat.data.tables.raw import LARGEST
+from torch_goat.data.tables.source import MISSING, Source
+
+
+class ParquetSource(Source):
+    """A Parquet file; its rows are counted from 1 as lines.
+
+    Args:
+        path: The file, for messages.
+        raw: Its bytes.
+    """
+
+    def __init__(self, path: Path, raw: bytes) -> None:
+        try:
+            import pyarrow
+            from pyarrow import parquet
+        except ImportError:
+            raise TableError(
+                f"{path} is a Parquet file, which needs pyarrow; install torch-goat[parquet] or write it as CSV."
+            ) from None
+        try:
+            self._file = parquet.ParquetFile(io.BytesIO(raw))
+            groups = [self._file.metadata.row_group(number) for number in range(self._file.metadata.num_row_groups)]
+        except (pyarrow.ArrowException, OSError) as error:
+            raise TableError(f"{path} is not a readable Parquet file ({' '.join(str(error).split())}).") from None
+        if sum(group.total_byte_size for group in groups) > LARGEST:
+            raise TableError(f"{path} unpacks to more than {LARGEST >> 20} MiB, which is refused.")
+        super().__init__(path, self._file.schema_arrow.names)
+
+    def read(self, text: Collection[str], names: Collection[str] = ()) -> pd.DataFrame:
+        import pyarrow
+
+        try:
+            table = self._file.read()
+        except (pyarrow.ArrowException, OSError) as error:
+            raise TableError(f"{self.path} is damaged ({' '.join(str(error).split())}).") from None
+        series = {}
+        for name in self.columns:
+            column, kind = table.column(name), table.schema.field(name).type
+            number = pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind)
+            if number and name not in text and name not in names:
+                series[name] = pd.Series(column.to_pandas())
+                continue
+            try:
+                cells = pd.Series(column.cast(pyarrow.string()).to_pylist(), dtype=object)
+            except pyarrow.ArrowException:
+                raise TableError(
+                    f"{self.path}, line 1, column {name!r}: values of the type {kind} cannot be read; drop the column."
+                ) from None
+            series[name] = cells.where(~cells.isin([""] if name in names else MISSING), None)
+        return pd.DataFrame(series)
+
+    def line(self, row: int) -> int:
+        return row + 1

@@ -1,0 +1,1 @@
+"""Baseline networks, training, runs, search, result tables and information measures."""

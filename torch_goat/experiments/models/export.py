@@ -1,0 +1,41 @@
+import torch
+from torch.export import Dim, ExportedProgram
+
+from torch_goat.experiments.models.network import Network
+
+
+def export_program(network: Network) -> ExportedProgram:
+    """A network as a program of :mod:`torch.export`, for graphs of any size; ``torch.export.save`` writes it.
+
+    The program takes ``(x, edge_index)``, or ``(x, edge_index, edge_attr)`` if the network reads edge features, on the
+    network's device. Its RNNs are operators of this package, so that the process that loads it must import
+    ``torch_goat.nn`` first, and they run on the backend that the network has: ``"torch"`` runs everywhere.
+
+    Args:
+        network: The network, put into evaluation. Layers that draw orders at random (sage-lstm, janossy) and the
+            backend ``"reference"``, a loop over the nodes, cannot be exported; nor can a selection of neighbours
+            (``max_neighbors``), whose number nobody knows before, or a GOAT layer without self loops.
+    """
+    kinds = set(network.options.kinds)
+    if network.options.max_neighbors or not network.options.add_self_loops:
+        raise ValueError(
+            f"a network with max_neighbors={network.options.max_neighbors} and add_self_loops="
+            f"{network.options.add_self_loops} cannot be exported; leave both at their defaults."
+        )
+    if kinds & {"sage-lstm", "janossy"} or network.options.backend == "reference":
+        raise ValueError(
+            f"a network of {' -> '.join(network.options.kinds)} with the backend {network.options.backend!r} cannot be "
+            "exported; it draws orders at random or loops over nodes."
+        )
+    parameter = next(network.parameters())
+    nodes, edges = Dim("nodes", min=2), Dim("edges", min=2)
+    ring = torch.arange(8, device=parameter.device)
+    inputs = [parameter.new_zeros(8, network.in_channels), torch.stack([ring, ring.roll(1)])]
+    shapes: list[dict] = [{0: nodes}, {1: edges}]
+    if network.edge_dim:
+        inputs.append(parameter.new_zeros(8, network.edge_dim))
+        shapes.append({0: edges})
+    names = ("x", "edge_index", "edge_attr")
+    return torch.export.export(
+        network.eval(), tuple(inputs), dynamic_shapes=dict(zip(names, shapes, strict=False)), strict=False
+    )

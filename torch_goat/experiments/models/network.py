@@ -1,0 +1,206 @@
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Module, ModuleList
+from torch_geometric.nn.dense.linear import Linear
+from torch_geometric.nn.inits import reset
+
+from torch_goat.experiments.models.layers import KINDS, Part, Place, Sampled, build_norm
+from torch_goat.experiments.models.options import ModelOptions
+from torch_goat.nn import GOATConv, Ordering
+from torch_goat.nn.dropout import dropout
+from torch_goat.ops.adjacency import to_edges
+
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"elu": F.elu, "relu": F.relu}
+
+
+class Network(Module):
+    """Encoder, layers and linear output, as :class:`~torch_goat.experiments.models.ModelOptions` describes them.
+
+    Args:
+        options: The network's options.
+        in_channels: The width of the input.
+        out_channels: The number of classes or of regression targets.
+        degree: How many nodes of the training graph have 0, 1, 2, ... neighbours, as
+            :func:`degree_histogram` counts them; pna layers need it, others do not look at it.
+        edge_dim: The number of edge features, which the attention and GOAT layers of the network read; 0 is none.
+    """
+
+    def __init__(
+        self,
+        options: ModelOptions,
+        in_channels: int,
+        out_channels: int,
+        *,
+        degree: Tensor | None = None,
+        edge_dim: int = 0,
+    ) -> None:
+        super().__init__()
+        if in_channels < 1 or out_channels < 1:
+            raise ValueError(f"in_channels and out_channels must be at least 1, got {in_channels} and {out_channels}.")
+        if edge_dim < 0:
+            raise ValueError(f"edge_dim must be at least 0, got {edge_dim}.")
+        if edge_dim and not any(KINDS[kind].edges for kind in options.kinds):
+            chain = " -> ".join(options.kinds)
+            raise ValueError(f"no layer of this network ({chain}) reads edge features; leave them out.")
+        self.options, self.in_channels, self.out_channels, self.edge_dim = options, in_channels, out_channels, edge_dim
+        self.encoder = Linear(in_channels, options.input_channels) if options.input_channels else None
+        self.layers, self.residuals, self.norms = ModuleList(), ModuleList(), ModuleList()
+        width = options.input_channels or in_channels
+        for number, kind in enumerate(options.kinds):
+            before, last = width, number == options.num_layers - 1
+            edges = edge_dim if edge_dim and KINDS[kind].edges else None
+            place = Place(number, before, options.channels(number, out_channels), degree, edges)
+            values = {name: getattr(options, name) for name in KINDS[kind].reads}
+            if last and "heads" in values:
+                values |= {"heads": 1, "head_pooling": "cat"}
+            self.layers.append(KINDS[kind].build(place, **values))
+            width = place.out_channels * (values.get("heads", 1) if values.get("head_pooling") == "cat" else 1)
+            if options.residual:
+                self.residuals.append(Linear(before, width, bias=False, weight_initializer="glorot"))
+            if options.linear_output or not last:
+                self.norms.append(build_norm(options.norm, width))
+        self.output = Linear(width, out_channels) if options.linear_output else None
+
+    @property
+    def num_orderings(self) -> int:
+        """The number of GOAT layers, each of which has an ordering."""
+        return sum(isinstance(layer, GOATConv) for layer in self.layers)
+
+    def reset_parameters(self) -> None:
+        for module in self.children():
+            reset(module)
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        *,
+        orderings: Sequence[Ordering | None] | None = None,
+        return_orderings: bool = False,
+        sampled: Sampled | None = None,
+    ) -> Any:
+        """Runs the network.
+
+        Args:
+            x: The node features ``[N, in_channels]``.
+            edge_index: The edges, in any form that :class:`~torch_goat.nn.GOATConv` takes.
+            edge_attr: Their features ``[E, edge_dim]``, if the network was built to read them.
+            orderings: One ordering to replay per GOAT layer (``None``: sort).
+            return_orderings: Whether to return ``(out, orderings)``.
+            sampled: How the graph was sampled from a larger one; then the output is that of the batch's own nodes.
+        """
+        if x.dim() != 2 or x.size(1) != self.in_channels:
+            raise ValueError(f"x must have shape [nodes, {self.in_channels}], got {list(x.shape)}.")
+        # For layers of PyG too: its gather and scatter go wrong with int32, its errors are about other things.
+        edge_index, _ = to_edges(edge_index, None, None, x.size(0), x.size(0))
+        shape = None if edge_attr is None else list(edge_attr.shape)
+        if shape != ([edge_index.size(1), self.edge_dim] if self.edge_dim else None):
+            raise ValueError(
+                f"edge_attr has shape {shape}, but the network reads {self.edge_dim} features of each edge."
+            )
+        if orderings is not None and len(orderings) != self.num_orderings:
+            raise ValueError(f"orderings has {len(orderings)} entries, but there are {self.num_orderings} GOAT layers.")
+        replay = iter(orderings or [None] * self.num_orderings)
+        used: list[Ordering] = []
+        x, part, targets = self.encode(x), None, None
+        if sampled is not None and len(sampled.edges) != len(self.layers):
+            raise ValueError(
+                f"{len(sampled.edges)} hops were sampled, but the network has {len(self.layers)} layers; sample "
+                "one hop for each."
+            )
+        for number, layer in enumerate(self.layers):
+            if sampled is not None:  # a layer computes what the next one reads, and reads no more than that takes
+                part, targets, edges = sampled.before(len(self.layers) - number)
+                edge_index, edge_attr = edge_index[:, :edges], None if edge_attr is None else edge_attr[:edges]
+            ordering = next(replay) if isinstance(layer, GOATConv) else None
+            x, ordering = self.run_layer(
+                number,
+                x,
+                edge_index,
+                edge_attr,
+                ordering=ordering,
+                return_ordering=return_orderings,
+                part=part,
+                targets=targets,
+            )
+            if ordering is not None:
+                used.append(ordering)
+        x = self.decode(x)
+        return (x, used) if return_orderings else x
+
+    @property
+    def encodes(self) -> bool:
+        """Whether the first layer reads something other than the input itself."""
+        return self.encoder is not None or self.options.input_gain != 1
+
+    def encode(self, x: Tensor) -> Tensor:
+        """What the first layer reads."""
+        if self.options.input_gain != 1:
+            x = self.options.input_gain * x
+        return x if self.encoder is None else self.encoder(x)
+
+    def decode(self, x: Tensor) -> Tensor:
+        """The output, from what the last layer gives."""
+        return x if self.output is None else self.output(x)
+
+    def run_layer(
+        self,
+        number: int,
+        x: Tensor,
+        edge_index: Tensor,
+        edge_attr: Tensor | None = None,
+        *,
+        ordering: Ordering | None = None,
+        return_ordering: bool = False,
+        part: Part | None = None,
+        targets: int | None = None,
+    ) -> tuple[Tensor, Ordering | None]:
+        """A layer with all that belongs to it, dropout before it and the activation after it.
+
+        Args:
+            number: Which layer, from 0.
+            x: The states before it ``[N, channels]``.
+            edge_index: The edges ``[2, E]``.
+            edge_attr: Their features, if the network reads any.
+            ordering: An ordering for a GOAT layer to replay.
+            return_ordering: Whether to return that of a GOAT layer.
+            part: What of the whole graph must be known, if this is a part of one.
+            targets: How many nodes, the first ones, are computed; all of them if ``None``.
+
+        Returns:
+            The states after it, and the ordering if it was asked for and there is one.
+        """
+        layer, kind = self.layers[number], KINDS[self.options.kinds[number]]
+        edges = (edge_attr,) if edge_attr is not None and kind.edges else ()
+        whole = {kind.whole: getattr(part, kind.whole)} if part is not None and kind.whole else {}
+        x = dropout(x, self.options.dropout, self.training)
+        used, own = None, x[:targets]
+        if isinstance(layer, GOATConv):
+            out = layer(
+                x if targets is None else (x, own),
+                edge_index,
+                *edges,
+                ordering=ordering,
+                return_ordering=return_ordering,
+                **whole,
+            )
+            if return_ordering:
+                out, used = out
+        else:
+            out = layer(x, edge_index, *edges, **whole)[:targets]
+        if self.residuals:
+            out = out + self.residuals[number](own)
+        if number < len(self.norms):
+            out = _ACTIVATIONS[self.options.activation](self.norms[number](out))
+        return out, used
+
+
+def build(
+    options: ModelOptions, in_channels: int, out_channels: int, *, degree: Tensor | None = None, edge_dim: int = 0
+) -> Network:
+    """The network that the options describe; the arguments are those of :class:`Network`."""
+    return Network(options, in_channels, out_channels, degree=degree, edge_dim=edge_dim)

@@ -1,0 +1,7 @@
+"""The search for hyperparameters. ``tune`` runs one and needs Optuna; the rest does not."""
+
+from torch_goat.experiments.search.defaults import own_starting_point, starting_point
+from torch_goat.experiments.search.search import Search, fingerprint
+from torch_goat.experiments.search.space import Space, parse_space, search_space
+
+__all__ = ["Search", "Space", "fingerprint", "own_starting_point", "parse_space", "search_space", "starting_point"]

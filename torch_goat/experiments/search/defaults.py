@@ -1,0 +1,95 @@
+"""Where training and searching begin, for any dataset and any model: the one place of these choices."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from torch_goat.data.datasets import DATASETS
+from torch_goat.data.tables import Tables
+from torch_goat.data.tables.options import Task
+from torch_goat.experiments.models import MODELS, ModelOptions
+from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.training import Experiment, TrainingOptions
+from torch_goat.settings import SettingsError, nearest
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What suits a dataset, beside the options' own defaults, which are those of the paper's public code."""
+
+    width: int = 64  # of a layer, all heads together
+    heads: int = 8  # where there are heads
+    same_last: bool = False  # whether the last layer is of the same kind, also where the habit is another
+    model: dict[str, Any] = field(default_factory=dict)
+    training: dict[str, Any] = field(default_factory=dict)
+
+
+_GENERATED: Final = {"activation": "relu", "dropout": 0.0}
+_REGRESSION: Final = _Start(
+    16, 1, True, _GENERATED | {"input_channels": 16, "last_channels": 16}, {"weight_decay": 0.0}
+)
+_WEB: Final = _Start(model={"residual": True})
+_OWN: Final = _Start(model={"residual": True, "dropout": 0.3}, training={"epochs": 500, "patience": 100})
+_OWN_REGRESSION: Final = _Start(
+    model={"residual": True, "dropout": 0.1, "last_channels": 32},
+    training={"epochs": 500, "patience": 100, "weight_decay": 0.0},
+)
+_STARTS: Final = {
+    "top2": _Start(32, 1, True, _GENERATED, {"learning_rate": 0.01, "weight_decay": 0.0}),
+    "ogbn-arxiv": _Start(128, 8, False, {"norm": "batch"}, {"learning_rate": 0.01, "weight_decay": 0.0}),
+    "cornell": _WEB,
+    "texas": _WEB,
+    "wisconsin": _WEB,
+}
+
+
+def starting_point(dataset: str, model: str) -> Experiment:
+    """Settings that suit a dataset and a model, to train with or to search from.
+
+    A layer is 64 wide, in 8 heads of 8 where there are heads, and the rest is as in :class:`ModelOptions` and
+    :class:`TrainingOptions`, except:
+
+    - ``top2``: 32 wide, one head, ReLU, no dropout, no weight decay, learning rate 0.01; GOAT in both layers.
+    - Regression (``betweenness-*``, ``effective-size-*``): a linear encoder, two layers and a linear output, all 16
+      wide, one head, ReLU, no dropout, no weight decay; GOAT in both layers, since attention averages structure away.
+    - ``ogbn-arxiv``: 128 wide, batch normalisation, no weight decay, learning rate 0.01.
+    - ``cornell``, ``texas``, ``wisconsin``: a residual, since neighbours there are seldom of one class.
+
+    Args:
+        dataset: A name of :data:`torch_goat.data.datasets.DATASETS`.
+        model: A name of :data:`torch_goat.experiments.models.MODELS`.
+    """
+    if dataset not in DATASETS:
+        raise SettingsError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
+    if model not in MODELS:
+        raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
+    known = DATASETS[dataset]
+    start = _REGRESSION if known.task == "regression" else _STARTS.get(dataset, _Start())
+    return _experiment(dataset, known.default_split, model, start)
+
+
+def own_starting_point(name: str, source: Tables | Path, task: Task, model: str) -> Experiment:
+    """Settings that suit a graph of one's own, of which nothing is known: the same for all models.
+
+    Layers are 64 wide with a residual, which serves graphs whose neighbours are alike and those whose are not.
+
+    Args:
+        name: What the graph is called.
+        source: Its tables, or its folder of arrays.
+        task: What is predicted.
+        model: A name of :data:`torch_goat.experiments.models.MODELS`.
+    """
+    if model not in MODELS:
+        raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
+    start = _OWN_REGRESSION if task == "regression" else _OWN
+    if isinstance(source, Path):
+        return replace(_experiment(name, "masks", model, start), graph=str(source.resolve()))
+    return replace(_experiment(name, source.split, model, start), tables=source)
+
+
+def _experiment(dataset: str, split: str, model: str, start: _Start) -> Experiment:
+    kind = KINDS[model]
+    heads = start.heads if "heads" in kind.reads else 1
+    last = model if start.same_last and kind.last else ""
+    options = ModelOptions(name=model, hidden_channels=start.width // heads, heads=heads, last=last, **start.model)
+    return Experiment(dataset, split, model=options, training=TrainingOptions(**start.training))

@@ -1,0 +1,86 @@
+import hashlib
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from torch_goat import settings
+from torch_goat.data.datasets import DATASETS
+from torch_goat.data.tables.options import Task
+from torch_goat.experiments.search.space import size
+from torch_goat.experiments.training import Experiment
+from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
+from torch_goat.settings import SettingsError, nearest
+
+METRICS: Final = {"classification": ("accuracy", "macro_f1", "roc_auc"), "regression": ("mse", "r2")}
+ONE_SPLIT: Final = ("time", "masks")  # of graphs of one's own
+
+
+@dataclass(frozen=True)
+class Search:
+    """A search, complete but for its length: the same search comes to the same trials, one at a time without pruning.
+
+    Args:
+        experiment: Where it begins: everything that is not searched, and the seed of every training.
+        space: The values of every key that is searched.
+        indices: The graphs or splits that a trial trains on; its value is their mean.
+        metric: What of the validation nodes is optimised.
+        method: ``"tpe"`` (tree-structured Parzen estimators) or ``"grid"`` (all points in their order).
+        seed: The seed of the sampler.
+        prune: Whether trials that do worse than the median end early.
+    """
+
+    experiment: Experiment
+    space: dict[str, tuple[Any, ...]]
+    indices: tuple[int, ...] = (0,)
+    metric: str = "accuracy"
+    method: Literal["tpe", "grid"] = "tpe"
+    seed: int = 0
+    prune: bool = False
+
+    def __post_init__(self) -> None:
+        one = self.experiment
+        if not self.indices or len(set(self.indices)) < len(self.indices):
+            raise SettingsError(f"the indices {list(self.indices)} must be one or more, each once.")
+        if one.tables is None and not one.graph:
+            if one.dataset not in DATASETS:
+                raise SettingsError(f"there is no dataset {one.dataset!r}{nearest(one.dataset, DATASETS)}")
+            check_metric(one.dataset, DATASETS[one.dataset].task, self.metric)
+            for index in self.indices:
+                DATASETS[one.dataset].check(one.split, index)
+        elif min(self.indices) < 0 or (one.split in ONE_SPLIT and self.indices != (0,)):
+            known = "index 0" if one.split in ONE_SPLIT else "indices from 0"
+            raise SettingsError(f"{one.dataset} has {known} under the split {one.split!r}, got {list(self.indices)}.")
+        watched = next((names[0] for names in METRICS.values() if self.metric in names), self.metric)
+        if self.prune and self.metric != watched:
+            raise SettingsError(f"pruning watches the {watched}, not the {self.metric}; leave --prune out.")
+
+    @property
+    def name(self) -> str:
+        """A name that another search does not have."""
+        return f"{self.experiment.dataset}-{self.experiment.model.name}-{fingerprint(self)}"
+
+    @property
+    def minimize(self) -> bool:
+        """Whether lower values are better."""
+        return self.metric in LOWER_IS_BETTER
+
+    @property
+    def size(self) -> int:
+        """The number of points in the space."""
+        return size(self.space)
+
+
+def check_metric(name: str, task: Task, metric: str) -> None:
+    """Refuses a metric that a graph's task does not have.
+
+    Args:
+        name: What the graph is called.
+        task: What is predicted.
+        metric: The metric.
+    """
+    if metric not in METRICS[task]:
+        raise SettingsError(f"{name} has no metric {metric!r}{nearest(metric, METRICS[task])}")
+
+
+def fingerprint(value: Any) -> str:
+    """Eight letters that stand for all settings of a dataclass."""
+    return hashlib.sha256(settings.dumps(value).encode()).hexdigest()[:8]

@@ -1,0 +1,156 @@
+"""Where a search keeps its trials: a file that any number of processes share, or a database."""
+
+import io
+import os
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy
+from optuna.exceptions import StorageInternalError
+from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
+from sqlalchemy.exc import SQLAlchemyError
+
+from torch_goat.data.stores.address import masked, one_line
+from torch_goat.experiments.training import RunError
+from torch_goat.files import fcntl, hold
+from torch_goat.settings import SettingsError
+
+JOURNAL_START = b'{"op_code":'  # of every line
+CONNECT_SECONDS = 10  # that a database may take to be reached
+
+
+class JournalLock(JournalFileOpenLock):
+    """Holds a journal while a process appends to it.
+
+    The lock goes with the process, however that ends, so that nobody waits for the dead. What a full disk left of a
+    line is cut off before the next one is written.
+
+    Args:
+        path: The journal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path))
+        self._path = path
+        self._file: io.BufferedRandom | None = None
+
+    def acquire(self) -> bool:
+        self._file = open(self._path, "r+b")  # noqa: SIM115 (closed by release)
+        hold(self._file, wait=True)
+        self._file.truncate(_whole_lines(self._file))
+        return True
+
+    def release(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class Journal(JournalFileBackend):
+    """A journal that knows the line it was read to, and names the one that cannot be read.
+
+    Args:
+        path: The journal.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(str(path), JournalLock(path) if fcntl is not None else None)
+        self.path, self.line = path, 0
+
+    def read_logs(self, log_number_from: int) -> Iterator[dict[str, Any]]:  # type: ignore[override]
+        self.line = log_number_from
+        try:
+            for entry in super().read_logs(log_number_from):
+                self.line += 1
+                yield entry
+        except ValueError as error:
+            self.line += 1
+            raise self.damaged() from error
+
+    def damaged(self) -> RunError:
+        """What to say if the present line makes no sense."""
+        return RunError(
+            f"{self.path}, line {self.line}: the list of the trials is damaged; put an intact copy of the file back, "
+            "or search anew in another folder."
+        )
+
+
+def open_storage(place: str) -> BaseStorage:
+    """A storage of Optuna's.
+
+    Args:
+        place: The path of a journal, made if it is not there, or the address of a database (``sqlite:///trials.db``,
+            ``postgresql://host/name``).
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # journals are called experimental in some versions
+        if "://" in place:
+            return _database(place)
+        path = Path(place)
+        _check_journal(path)
+        journal = Journal(path)
+        try:
+            return JournalStorage(journal)
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:  # by replaying a line
+            raise journal.damaged() from error
+
+
+def _check_journal(path: Path) -> None:
+    """Refuses a file of something else, before a line of it is cut off or added to."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        with open(path, "rb") as file:
+            start = file.read(len(JOURNAL_START))
+        if not JOURNAL_START.startswith(start):
+            raise SettingsError(f"the storage {path} is a file of something else; choose another.")
+
+
+def _database(address: str) -> BaseStorage:
+    driven = re.sub("^postgres(ql)?://", "postgresql+psycopg://", address)
+    try:
+        if driven == address:
+            return RDBStorage(address)
+        return _postgres(driven)
+    except ModuleNotFoundError as error:
+        reason = f"{error.name} is not installed; install it with: pip install 'torch-goat[postgres]'"
+        raise SettingsError(f"the storage {masked(address)} cannot be opened: {reason}.") from error
+    except Exception as error:  # of any driver
+        raise SettingsError(f"the storage {masked(address)} cannot be opened: {one_line(error, address)}.") from error
+
+
+def _postgres(address: str) -> BaseStorage:
+    """A database of PostgreSQL's; of the processes that open it at once when it is empty, one makes the tables."""
+    # No connection is held, or can be lost, while a trial trains; a server has few of them for many machines.
+    options = {"poolclass": sqlalchemy.NullPool, "connect_args": {"connect_timeout": CONNECT_SECONDS}}
+    with sqlalchemy.create_engine(address, **options).begin() as connection:
+        connection.execute(sqlalchemy.text("SELECT pg_advisory_xact_lock(602)"))
+        return RDBStorage(address, engine_kwargs=options)
+
+
+@contextmanager
+def answering(place: str) -> Iterator[None]:
+    """Raises what a database says that has gone away as an error that names it."""
+    try:
+        yield
+    except (StorageInternalError, SQLAlchemyError) as error:
+        reason = one_line(error.__cause__ or error, place)
+        raise RunError(
+            f"the storage {masked(place)} no longer answers: {reason}; once it does, the same command goes on."
+        ) from error
+
+
+def _whole_lines(file: io.BufferedRandom) -> int:
+    """The length of a file up to the end of its last whole line."""
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - 4096)
+        file.seek(start)
+        last = file.read(end - start).rfind(b"\n")
+        if last >= 0:
+            return start + last + 1
+        end = start
+    return 0

@@ -1,0 +1,152 @@
+"""A table in its folder: what is there of its trials and runs, what is missing, and what it looks like by now."""
+
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from torch_goat import settings
+from torch_goat.data.datasets import DATASETS, DataError
+from torch_goat.experiments.recipes import Recipe, Run, Trial, choose, finals, plan, read_recipe, settle, trials
+from torch_goat.experiments.recipes.plan import CellName
+from torch_goat.experiments.tables.collect import collect
+from torch_goat.experiments.tables.ledger import Ledger
+from torch_goat.experiments.tables.render import FORMATS
+from torch_goat.experiments.tables.table import tabulate
+from torch_goat.experiments.training import PlannedRun
+from torch_goat.files import write_atomic
+from torch_goat.settings import SettingsError
+
+Runner = Callable[[Sequence[PlannedRun]], list[str]]
+"""Does runs and says why some failed."""
+
+
+class TableFolder:
+    """A table in its folder: its recipe, its trials and runs, and what is there of them.
+
+    Args:
+        recipe: The recipe; with trials, its cells are filled in as their searches are done.
+        folder: The folder of the runs. Beside it are ``FOLDER.jsonl``, the results, and the files of the table.
+        quick: Whether it is tried out.
+        precision: The precision to train in, instead of the recipe's.
+        data_dir: The folder of the datasets.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        *,
+        quick: bool = False,
+        precision: str | None = None,
+        data_dir: Path | None = None,
+    ) -> None:
+        if quick:
+            recipe = replace(recipe, title=f"{recipe.title} (tried out with --quick)")
+        self.recipe, self.folder, self.data_dir = recipe, folder, data_dir
+        self.how: dict[str, Any] = {"quick": quick, "precision": precision}
+        self.ledger = Ledger(folder)
+        self._settle()
+
+    def missing(self, cells: Set[CellName]) -> list[PlannedRun]:
+        """What is to be run next of some cells: the trials of their search, and then the runs."""
+        for planned in (self.trials, self.runs):
+            found = [run for run in planned if (run.row, run.column) in cells and self.ledger.is_missing(run)]
+            if found:
+                return [PlannedRun(self.folder / run.folder, run.experiment) for run in found]
+        return []
+
+    def run(self, cells: Set[CellName], do: Runner) -> list[str]:
+        """Runs what is missing of some cells and returns why some failed."""
+        failures: list[str] = []
+        for _ in range(3):  # the search, its finals, and the runs of what it found
+            missing = self.missing(cells)
+            if missing and not failures:
+                failures = do(missing)
+                self._settle()
+        return failures
+
+    def lacking(self, cells: Set[CellName]) -> dict[str, str]:
+        """The columns with something to run whose data are not here and cannot be fetched, with the reason."""
+        wanted = {column for _, column in cells if self.missing({cell for cell in cells if cell[1] == column})}
+        reasons = {}
+        for name, column in self.recipe.columns.items():
+            if name in wanted and not DATASETS[column.dataset].available(self.data_dir):
+                try:
+                    DATASETS[column.dataset].load(column.split, data_dir=self.data_dir)
+                except DataError as error:
+                    reasons[name] = f"{column.label} is left empty: {error}"
+        return reasons
+
+    def keep(self) -> None:
+        """Writes the results that are there by now and, after a search, its recipe."""
+        self.ledger.write([*self.trials, *self.runs])
+        if self.trials:
+            write_atomic(beside(self.folder, ".toml"), self.settled.to_toml())
+
+    def write(self) -> None:
+        """Writes the table as it is by now, in every format, beside its results."""
+        collected = collect(self.runs, self.ledger)
+        self.problems = collected.problems
+        columns = self.recipe.columns.items()
+        lacking = [name for name, column in columns if not DATASETS[column.dataset].available(self.data_dir)]
+        self.whole = tabulate(self.recipe, self.runs, collected.scores, lacking, collected.devices)
+        self.keep()
+        for ending, text in FORMATS.values():
+            write_atomic(beside(self.folder, ending), text(self.whole))
+
+    def _settle(self) -> None:
+        self.settled: Recipe = self.recipe
+        self.trials: list[Trial] = []
+        if self.recipe.search.trials:
+            drawn = trials(self.recipe, **self.how)
+            results = self.ledger.results(drawn)
+            repeated = finals(self.recipe, drawn, results)
+            self.trials = [*drawn, *repeated]
+            self.settled = settle(self.recipe, drawn, results | self.ledger.results(repeated))
+        self.runs: list[Run] = plan(self.settled, **self.how)
+        self.ledger.share(self.runs, self.trials)
+
+
+def beside(folder: Path, ending: str) -> Path:
+    """The file of a table beside the folder of its runs, such as ``results/table2.md``."""
+    return folder.with_name(folder.name + ending)
+
+
+def begun_recipe(path: Path, folder: Path, search: int) -> Recipe:
+    """The recipe, with as many trials as are asked for or as its folder was begun with.
+
+    Args:
+        path: The recipe's file.
+        folder: The folder of the runs.
+        search: How many trials each cell has; 0 leaves it to the folder and the recipe.
+    """
+    recipe, kept = read_recipe(path), beside(folder, ".toml")
+    begun = settings.read(Recipe, kept).search.trials if kept.exists() else recipe.search.trials
+    if search < 0:
+        raise SettingsError(f"--search {search} is no number of trials.")
+    if search and begun and search != begun:
+        raise SettingsError(f"{folder} is a search with {begun} trials for each cell; choose another --out.")
+    if search and not begun and beside(folder, ".jsonl").exists():
+        raise SettingsError(f"{folder} has runs whose settings were not searched; choose another --out.")
+    if (search or begun) and kept.exists() and kept.samefile(path):
+        raise SettingsError(f"{path} would be replaced by the settings that the search finds; choose another --out.")
+    return replace(recipe, search=replace(recipe.search, trials=search or begun))
+
+
+def asked_cells(recipe: Recipe, rows: str, columns: str) -> tuple[list[str], list[str], set[CellName]]:
+    """The rows and columns that are asked for, and the cells to run there: those on demand if their row is named.
+
+    Args:
+        recipe: The recipe.
+        rows: Names by comma; all if empty.
+        columns: Names by comma; all if empty.
+    """
+    named = _names(rows)
+    found = choose("row", named, recipe.rows), choose("column", _names(columns), recipe.columns)
+    cells = {(row, column) for row in found[0] for column in found[1]}
+    return *found, {cell for cell in cells if cell[0] in named or not recipe.is_on_demand(*cell)}
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]

@@ -1,0 +1,86 @@
+"""The state of a run between two epochs, as one safetensors file."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from torch_goat.experiments.training.loop import Epoch, Loop
+from torch_goat.files import write_atomic
+
+_FORMAT = "torch_goat.checkpoint.1"
+_NUMBERS = ("train_loss", "val_loss", "train_metric", "val_metric", "test_metric", "seconds")
+
+
+def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+    """Writes the weights of a network."""
+    write_atomic(path, save({name: value.cpu().contiguous() for name, value in weights.items()}))
+
+
+def save_checkpoint(path: Path, loop: Loop, peak_memory_bytes: int) -> None:
+    """Writes all that the rest of a loop depends on."""
+    tensors = {f"model.{name}": value for name, value in loop.network.state_dict().items()}
+    tensors |= {f"best.{name}": value for name, value in loop.best.items()}
+    tensors |= {f"average.{name}": value for name, value in loop.average.items()}
+    for number, values in loop.optimizer.state_dict()["state"].items():
+        tensors |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
+    tensors["random.cpu"] = torch.get_rng_state()
+    if loop.fabric.device.type == "cuda":
+        tensors["random.cuda"] = torch.cuda.get_rng_state(loop.fabric.device)
+    numbers = [[getattr(epoch, name) for name in _NUMBERS] for epoch in loop.epochs]
+    tensors["epochs"] = torch.tensor(numbers, dtype=torch.double)  # [epochs, 6]
+    about = {
+        "format": _FORMAT,
+        "best_epoch": loop.best_epoch,
+        "peak_memory_bytes": peak_memory_bytes,
+        "precision": loop.fabric.strategy.precision.state_dict(),  # the scale of the gradients, where there is one
+    }
+    # Copies, since the weights of a network may share their memory and those of a file may not.
+    tensors = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
+    write_atomic(path, save(tensors, metadata={"state": json.dumps(about)}))
+
+
+def load_checkpoint(path: Path, loop: Loop) -> int:
+    """Brings a new loop of the same run to where :func:`save_checkpoint` left it.
+
+    Returns:
+        The most memory that was in use before.
+    """
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads((file.metadata() or {}).get("state", "{}"))
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except SafetensorError as error:
+        raise ValueError(f"{path} is not a readable checkpoint ({error}); delete it to start anew.") from None
+    if about.get("format") != _FORMAT:
+        raise ValueError(f"{path} is not a checkpoint that this version can read; delete it to start anew.")
+    loop.network.load_state_dict(_part(tensors, "model."))
+    optimizer = loop.optimizer.state_dict()
+    for name, value in _part(tensors, "optimizer.").items():
+        number, _, key = name.partition(".")
+        optimizer["state"].setdefault(int(number), {})[key] = value
+    loop.optimizer.load_state_dict(optimizer)
+    loop.fabric.strategy.precision.load_state_dict(about["precision"])
+    loop.restore(
+        [
+            Epoch(number, loop.options.epochs, loop.task.metric, *row)
+            for number, row in enumerate(tensors["epochs"].tolist(), start=1)
+        ],
+        about["best_epoch"],
+        _part(tensors, "best."),
+        _part(tensors, "average."),
+    )
+    torch.set_rng_state(tensors["random.cpu"])
+    if loop.fabric.device.type == "cuda":
+        if "random.cuda" not in tensors:
+            raise ValueError(f"{path} was written on a CPU; go on there (device 'cpu') or delete it to start anew.")
+        torch.cuda.set_rng_state(tensors["random.cuda"], loop.fabric.device)
+    return about["peak_memory_bytes"]
+
+
+def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

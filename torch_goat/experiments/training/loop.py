@@ -1,0 +1,277 @@
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import Module, RNNBase
+from torch.nn.parameter import UninitializedParameter
+
+from torch_goat.experiments.training.epoch_graph import EpochGraph
+from torch_goat.experiments.training.mini_batches import MiniBatches, check_batches
+from torch_goat.experiments.training.options import TrainingOptions
+from torch_goat.experiments.training.passes import Passes, Step, WholeGraph
+from torch_goat.experiments.training.task import Task
+from torch_goat.nn.ordering import Ordering
+from torch_goat.nn.ragged_rnn import RaggedRNN
+from torch_goat.ops.checks import check_finite, checks_enabled, set_checks
+
+Stopped = Literal["", "epochs", "patience", "diverged"]
+
+
+class Epoch(NamedTuple):
+    """What one epoch came to. The training loss is the one that was stepped on, before the step and with dropout."""
+
+    number: int  # from 1
+    total: int  # the most that there will be
+    metric: str  # the name of the metric
+    train_loss: float
+    val_loss: float
+    train_metric: float
+    val_metric: float
+    test_metric: float
+    seconds: float
+
+
+class Loop:
+    """Training, one epoch at a time: ``for epoch in loop``.
+
+    Between two epochs everything that the rest depends on is in the network, the optimiser, the random generators,
+    :attr:`epochs` and :attr:`best`, and may be saved and restored.
+
+    Args:
+        network: The network, moved to Fabric's device.
+        task: The graph and its targets.
+        options: How to train.
+        fabric: Lightning Fabric.
+        orderings: Orderings that the network's GOAT layers hold to.
+        seed: The seed of mini-batches.
+        workers: How many threads make mini-batches ahead.
+        record: Whether the work of an epoch may be recorded and then launched as a whole: on one GPU, in full batches,
+            for a network whose Python code does the same in every epoch.
+    """
+
+    def __init__(
+        self,
+        network: Module,
+        task: Task,
+        options: TrainingOptions,
+        fabric: Any,
+        orderings: Sequence[Ordering] | None = None,
+        *,
+        seed: int = 0,
+        workers: int = 0,
+        record: bool = False,
+    ) -> None:
+        self.network, self.task, self.options, self.fabric = network, task, options, fabric
+        if getattr(network, "edge_dim", 0) and task.data.edge_attr is None:
+            raise ValueError(
+                f"the network reads {network.edge_dim} features of each edge, but data.edge_attr is None; add them or "
+                "build the network with edge_dim=0."
+            )
+        check_batches(task, options, fabric.world_size)
+        if options.batch_size:
+            self._passes: Passes = MiniBatches(task, network, options, fabric, seed, workers)
+        else:
+            self._passes = WholeGraph(task, network, fabric, orderings)
+        if any(isinstance(parameter, UninitializedParameter) for parameter in network.parameters()):
+            with torch.no_grad():  # lazy layers take their widths from a first call
+                network.to(fabric.device).eval()(*self._passes.example())
+        # One kernel for all weights; with scaled gradients, Fabric can clip only before a step of several kernels.
+        fused = options.precision != "16-mixed"
+        optimizer = torch.optim.Adam(
+            _parameter_groups(network, options),
+            lr=options.learning_rate,
+            weight_decay=options.weight_decay,
+            fused=fused,
+        )
+        self.model, self.optimizer = fabric.setup(network, optimizer)
+        self._graph: EpochGraph | None = None
+        whole = not options.batch_size and fabric.world_size == 1
+        if record and whole and fabric.device.type == "cuda" and options.precision != "16-mixed":  # whose scale varies
+            self._graph = EpochGraph(self.optimizer, fabric.device)
+        self.epochs: list[Epoch] = []
+        self.best_epoch = 0
+        self.best: dict[str, Tensor] = {}  # the weights after the best epoch
+        # What evaluation reads: the weights, or their moving average. Counters in normalisations are not averaged.
+        self.average: dict[str, Tensor] = {}
+        if options.averaging:
+            weights = {name: value for name, value in network.state_dict().items() if value.is_floating_point()}
+            # Small steps would be lost to the rounding of 16 bits.
+            kinds = {name: torch.promote_types(value.dtype, torch.float) for name, value in weights.items()}
+            self.average = {name: value.to(kinds[name], copy=True) for name, value in weights.items()}
+
+    def __iter__(self) -> Iterator[Epoch]:
+        while not self.stopped:
+            # The data are the same in every epoch: they are checked in the first.
+            with _unchecked(bool(self.epochs)):
+                epoch = self._epoch()
+            yield epoch
+
+    @property
+    def stopped(self) -> Stopped:
+        """Why training is over, or nothing while it is not."""
+        done, options = len(self.epochs), self.options
+        if done and not math.isfinite(self.epochs[-1].train_loss):
+            return "diverged"
+        if done >= options.epochs:
+            return "epochs"
+        return "patience" if options.patience and done - self.best_epoch >= options.patience else ""
+
+    def predict(self) -> Tensor:
+        """The output of the best weights so far, which the network then has ``[N, C]``."""
+        if not self.best:
+            self._check_inputs()
+            raise ValueError(
+                f"the validation loss was never a finite number in {len(self.epochs)} epochs; lower the learning rate "
+                f"({self.options.learning_rate}) or clip the gradient."
+            )
+        self.network.load_state_dict(self.best)
+        return self._evaluate()
+
+    def orderings(self) -> list[Ordering]:
+        """The orderings by which the network's GOAT layers read the neighbours with its present weights."""
+        self.network.eval()
+        return self._passes.orderings(self.model)
+
+    def restore(
+        self, epochs: Sequence[Epoch], best_epoch: int, best: Mapping[str, Tensor], average: Mapping[str, Tensor]
+    ) -> None:
+        """Goes on after these epochs; the network, the optimiser and the generators are the caller's to restore."""
+        self.epochs, self.best_epoch = list(epochs), best_epoch
+        self.best = {name: value.to(self.fabric.device) for name, value in best.items()}
+        self.average = {name: value.to(self.fabric.device) for name, value in average.items()}
+
+    def _epoch(self) -> Epoch:
+        start = time.perf_counter()
+        # Until it is warm, the learning rate is another one in every epoch.
+        graph = self._graph if len(self.epochs) >= self.options.warmup else None
+        measured = self._measured() if graph is None else graph(self._measured)
+        values = measured.tolist()  # the one place where the device is waited for
+        values.append(time.perf_counter() - start)
+        epoch = Epoch(len(self.epochs) + 1, self.options.epochs, self.task.metric, *values)
+        self.epochs.append(epoch)
+        if self._better(epoch):
+            with self._averaged():
+                self._keep(epoch.number)
+        return epoch
+
+    def _check_inputs(self) -> None:
+        """Looks for features that are no numbers, which may lie in files that nobody has read whole."""
+        check_finite("data.x", self.task.data.x)
+        if getattr(self.network, "edge_dim", 0):
+            check_finite("data.edge_attr", self.task.data.edge_attr)
+
+    def _measured(self) -> Tensor:
+        """The training loss of an epoch, and what evaluation then measures ``[5]``."""
+        loss = self._steps()
+        with self._averaged():
+            out = self._evaluate()
+            if not self.epochs and not self.task.is_finite(out):
+                self._check_inputs()  # which further epochs would not mend
+            measured = self.task.measure(out)
+        return torch.cat([loss.double().view(1), measured])
+
+    def _steps(self) -> Tensor:
+        """All steps of an epoch; their mean loss."""
+        self.network.train()  # not Fabric's wrapper, which takes longer
+        if self.options.warmup:
+            rate = self.options.learning_rate * min(1.0, (len(self.epochs) + 1) / self.options.warmup)
+            for group in self.optimizer.param_groups:
+                group["lr"] = rate
+        number = len(self.epochs) + 1
+        losses = [self._step(step) * step.share for step in self._passes.steps(number)]
+        loss = self._shared(losses[0] if len(losses) == 1 else torch.stack(losses).sum())
+        if self.average:  # of what all processes agree on
+            weights = self.network.state_dict()
+            new = [weights[name].to(value.dtype) for name, value in self.average.items()]
+            torch._foreach_lerp_(list(self.average.values()), new, 1 - self.options.averaging)
+        return loss
+
+    def _step(self, step: Step) -> Tensor:
+        self.optimizer.zero_grad()
+        try:
+            loss = step.loss(self.model)
+        except ValueError:
+            self._check_inputs()  # which knows the node; a layer counts the rows of a batch
+            raise
+        self.fabric.backward(loss)
+        if self.options.clip_norm:
+            self.fabric.clip_gradients(
+                self.model, self.optimizer, max_norm=self.options.clip_norm, error_if_nonfinite=False
+            )
+        self.optimizer.step()
+        return loss.detach()
+
+    def _shared(self, loss: Tensor) -> Tensor:
+        """The loss over all processes, which then also agree on what normalisations have counted."""
+        if self.fabric.world_size == 1:
+            return loss
+        for buffer in self.network.buffers():
+            if buffer.is_floating_point():
+                buffer.copy_(self.fabric.all_reduce(buffer.clone(), reduce_op="mean"))
+        return self.fabric.all_reduce(loss, reduce_op="mean")
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """The network has the averaged weights, if there are any, and then its own again."""
+        if not self.average:
+            yield
+            return
+        weights = self.network.state_dict()
+        own = {name: weights[name].clone() for name in self.average}
+        with torch.no_grad():
+            for name, value in self.average.items():
+                weights[name].copy_(value)
+            yield
+            for name, value in own.items():
+                weights[name].copy_(value)
+
+    def _evaluate(self) -> Tensor:
+        """The output for all splits ``[N, C]``."""
+        self.network.eval()
+        return self._passes.evaluate(self.model)
+
+    def _better(self, epoch: Epoch) -> bool:
+        if not math.isfinite(epoch.val_loss):  # of scores that are no numbers there is an accuracy, which says nothing
+            return False
+        return self.best_epoch == 0 or self._value(epoch) < self._value(self.epochs[self.best_epoch - 1])
+
+    def _value(self, epoch: Epoch) -> float:
+        """What decides which epoch is best, the lower the better."""
+        if self.options.stop_on == "loss":
+            return epoch.val_loss
+        return -epoch.val_metric if self.task.classification else epoch.val_metric
+
+    def _keep(self, number: int) -> None:
+        self.best_epoch = number
+        weights = self.network.state_dict()
+        if self.best:
+            torch._foreach_copy_(list(self.best.values()), [weights[name] for name in self.best])
+        else:
+            self.best = {name: value.clone() for name, value in weights.items()}
+
+
+def _parameter_groups(network: Module, options: TrainingOptions) -> list[dict[str, Any]]:
+    """The weights, those of RNNs apart if weight decay is to spare them."""
+    recurrent: list[Tensor] = []
+    if not options.decay_recurrent:
+        rnns = [module for module in network.modules() if isinstance(module, RaggedRNN | RNNBase)]
+        recurrent = [parameter for rnn in rnns for parameter in rnn.parameters()]
+    spared = {id(parameter) for parameter in recurrent}
+    groups: list[dict[str, Any]] = [
+        {"params": [parameter for parameter in network.parameters() if id(parameter) not in spared]}
+    ]
+    return [*groups, {"params": recurrent, "weight_decay": 0.0}] if recurrent else groups
+
+
+@contextmanager
+def _unchecked(skip: bool) -> Iterator[None]:
+    before = checks_enabled()
+    set_checks(before and not skip)
+    try:
+        yield
+    finally:
+        set_checks(before)

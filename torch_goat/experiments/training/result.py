@@ -1,0 +1,136 @@
+import json
+import math
+import platform
+import subprocess
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+import torch_geometric
+
+import torch_goat
+from torch_goat.experiments.training.fabric import fabric_version
+from torch_goat.experiments.training.loop import Loop, Stopped
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a training run came to, as ``result.json`` holds it.
+
+    Args:
+        metrics: The metrics of each split with the best weights: ``result.metrics["test"]["accuracy"]``.
+        best_epoch: The epoch of the best validation, whose weights were kept.
+        epochs: How many epochs there were.
+        stopped: Why there were no more: ``"epochs"``, ``"patience"`` or ``"diverged"``.
+        seconds: The time of all epochs.
+        seconds_per_epoch: The median of their times.
+        peak_memory_bytes: The most memory in use: on a GPU what PyTorch had allocated, on a CPU the whole process.
+        device: What it ran on.
+        versions: Of Python and the packages.
+        commit: The commit of this project's checkout, with ``-dirty`` if files differ from it; empty if it is installed
+            without one.
+    """
+
+    metrics: dict[str, dict[str, float]]
+    best_epoch: int
+    epochs: int
+    stopped: Stopped
+    seconds: float
+    seconds_per_epoch: float
+    peak_memory_bytes: int
+    device: str
+    versions: dict[str, str]
+    commit: str
+
+    @classmethod
+    def of(cls, loop: Loop, peak_memory_bytes: int) -> "Result":
+        """The result of a loop that is over."""
+        seconds = [epoch.seconds for epoch in loop.epochs]
+        return cls(
+            metrics=loop.task.metrics(loop.predict()),
+            best_epoch=loop.best_epoch,
+            epochs=len(loop.epochs),
+            stopped=loop.stopped,
+            seconds=sum(seconds),
+            seconds_per_epoch=median(seconds),
+            peak_memory_bytes=peak_memory_bytes,
+            device=_device_name(loop.fabric.device),
+            versions=_versions(),
+            commit=_commit(),
+        )
+
+    def to_json(self) -> str:
+        """The text of ``result.json``; a metric that is not defined, or no finite number, is ``null``."""
+        table = asdict(self)
+        table["metrics"] = {
+            split: {name: value if math.isfinite(value) else None for name, value in values.items()}
+            for split, values in self.metrics.items()
+        }
+        return json.dumps(table, indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Result":
+        """Reads what :meth:`to_json` wrote."""
+        table: dict[str, Any] = json.loads(text)
+        for values in table["metrics"].values():
+            values.update({name: math.nan for name, value in values.items() if value is None})
+        return cls(**table)
+
+
+class PeakMemory:
+    """The most memory in use since this was made.
+
+    Args:
+        device: Whose memory.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        if device.type == "cuda":
+            torch.cuda.init()  # there are no statistics before
+            torch.cuda.reset_peak_memory_stats(device)
+        else:
+            with suppress(OSError):
+                Path("/proc/self/clear_refs").write_text("5")  # Linux then forgets the process's peak
+
+    def read(self) -> int:
+        """In bytes; 0 where it cannot be told."""
+        if self._device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self._device)
+        try:
+            lines = Path("/proc/self/status").read_text().splitlines()
+        except OSError:
+            return 0
+        return 1024 * next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+
+
+def _device_name(device: torch.device) -> str:
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} CPU (threads: {torch.get_num_threads()})"
+
+
+def _versions() -> dict[str, str]:
+    return {
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "torch_geometric": torch_geometric.__version__,
+        "lightning_fabric": fabric_version(),
+        "torch_goat": torch_goat.__version__,
+    }
+
+
+@lru_cache
+def _commit() -> str:
+    root = Path(torch_goat.__file__).parents[1]
+    if not (root / ".git").exists():
+        return ""
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -1,0 +1,141 @@
+"""Eq. 1 of the paper: the score of every token, for every head.
+
+An attention maps the projected states of sources ``[S, K, C]`` and targets ``[T, K, C]`` (``None`` where targets have
+no features), the tokens' ``source`` and ``target`` ``[E]`` and edge features ``[E, D]`` to scores ``[K, E]``.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn import Module, Parameter
+from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
+from torch_geometric.nn.inits import glorot
+
+from torch_goat.ops.take import take
+
+
+def _states(z: Tensor, index: Tensor, ascending: bool = False) -> Tensor:
+    """The states ``[N, K, C]`` of one end of each edge, ``[E, K, C]``."""
+    return take(z.flatten(1).t(), index, ascending).t().view(-1, *z.shape[1:])
+
+
+def _share(z: Tensor, vectors: Tensor) -> Tensor:
+    """The product of states ``[N, K, C]`` with a vector per head ``[K, C]``, as ``[K, N]``."""
+    return torch.bmm(z.transpose(0, 1), vectors.unsqueeze(-1).to(z.dtype)).squeeze(-1)
+
+
+class GATAttention(Module):
+    r"""The paper's scores, :math:`a_{ij} = \mathrm{LeakyReLU}(w_2^\top [W_1 h_i \,\|\, W_1 h_j])`.
+
+    As the product splits into a part of :math:`i` and a part of :math:`j`, both are computed once per node. Edge
+    features add :math:`w_e^\top W_e e_{ij}`, as in PyG's ``GATConv``.
+    """
+
+    def __init__(self, heads: int, channels: int, edge_dim: int | None, negative_slope: float) -> None:
+        super().__init__()
+        self.heads, self.channels, self.negative_slope = heads, channels, negative_slope
+        self.att_src = Parameter(Tensor(heads, channels))
+        self.att_dst = Parameter(Tensor(heads, channels))
+        self.lin_edge, self.att_edge = None, None
+        if edge_dim is not None:
+            self.lin_edge = Linear(edge_dim, heads * channels, bias=False, weight_initializer="glorot")
+            self.att_edge = Parameter(Tensor(heads, channels))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for vector in (self.att_src, self.att_dst, self.att_edge):
+            glorot(vector)
+        if self.lin_edge is not None:
+            self.lin_edge.reset_parameters()
+
+    def forward(
+        self, z_src: Tensor, z_dst: Tensor | None, source: Tensor, target: Tensor, edge_attr: Tensor | None
+    ) -> Tensor:
+        of_source, of_target = self._of_nodes(z_src, z_dst)  # [K, S], [K, T]
+        score = take(of_source, source)  # [K, E]
+        if of_target is not None:
+            score = score + take(of_target, target, ascending=True)
+        if edge_attr is not None and self.lin_edge is not None and self.att_edge is not None:
+            # w_e (W_e e) = (w_e W_e) e: no [E, K, C] in between.
+            if is_uninitialized_parameter(self.lin_edge.weight):
+                self.lin_edge.initialize_parameters(self.lin_edge, (edge_attr,))
+            weight = self.lin_edge.weight.view(self.heads, self.channels, edge_attr.size(1))  # [K, C, D]
+            score = score + (weight * self.att_edge.unsqueeze(-1)).sum(dim=1) @ edge_attr.t()
+        return F.leaky_relu(score, self.negative_slope)
+
+    def _of_nodes(self, z_src: Tensor, z_dst: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Each node's share of its scores as a source and as a target."""
+        if z_dst is z_src:
+            both = torch.stack([self.att_src, self.att_dst], dim=-1).to(z_src.dtype)  # [K, C, 2]
+            of_source, of_target = torch.bmm(z_src.transpose(0, 1), both).unbind(dim=-1)
+            return of_source, of_target
+        return _share(z_src, self.att_src), None if z_dst is None else _share(z_dst, self.att_dst)
+
+
+class GATv2Attention(Module):
+    r"""Scores of GATv2, :math:`a_{ij} = w_2^\top \mathrm{LeakyReLU}(W_1 h_j + W_t h_i + W_e e_{ij})`."""
+
+    def __init__(self, heads: int, channels: int, edge_dim: int | None, negative_slope: float) -> None:
+        super().__init__()
+        self.negative_slope = negative_slope
+        self.att = Parameter(Tensor(heads, channels))
+        self.lin_edge = None
+        if edge_dim is not None:
+            self.lin_edge = Linear(edge_dim, heads * channels, bias=False, weight_initializer="glorot")
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        glorot(self.att)
+        if self.lin_edge is not None:
+            self.lin_edge.reset_parameters()
+
+    def forward(
+        self, z_src: Tensor, z_dst: Tensor | None, source: Tensor, target: Tensor, edge_attr: Tensor | None
+    ) -> Tensor:
+        joint = _states(z_src, source)  # [E, K, C]
+        if z_dst is not None:
+            joint = joint + _states(z_dst, target, ascending=True)
+        if edge_attr is not None and self.lin_edge is not None:
+            joint = joint + self.lin_edge(edge_attr).view_as(joint)
+        return (F.leaky_relu(joint, self.negative_slope) * self.att).sum(dim=-1).t()
+
+
+class EdgeAttention(Module):
+    """A user's attention: any module that maps target states ``[E, K, C]``, source states ``[E, K, C]`` and edge
+    features ``[E, D]`` (or ``None``) to scores ``[E, K]``."""
+
+    def __init__(self, module: Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def reset_parameters(self) -> None:
+        for child in self.module.modules():
+            if callable(reset := getattr(child, "reset_parameters", None)):
+                reset()
+
+    def forward(
+        self, z_src: Tensor, z_dst: Tensor | None, source: Tensor, target: Tensor, edge_attr: Tensor | None
+    ) -> Tensor:
+        state_src = _states(z_src, source)  # [E, K, C]
+        state_dst = torch.zeros_like(state_src) if z_dst is None else _states(z_dst, target, ascending=True)
+        score = self.module(state_dst, state_src, edge_attr)
+        if score.shape != state_src.shape[:2]:
+            raise ValueError(
+                f"the attention module returned scores of shape {list(score.shape)}, expected [edges, "
+                f"heads] = {list(state_src.shape[:2])}."
+            )
+        return score.t()
+
+
+ATTENTIONS = {"gat": GATAttention, "gatv2": GATv2Attention}
+
+
+def build_attention(
+    attention: str | Module, heads: int, channels: int, edge_dim: int | None, negative_slope: float
+) -> Module:
+    """An attention by name, or a user's module made one."""
+    if isinstance(attention, Module):
+        return EdgeAttention(attention)
+    if attention not in ATTENTIONS:
+        raise ValueError(f"attention must be one of {sorted(ATTENTIONS)} or a module, got {attention!r}.")
+    return ATTENTIONS[attention](heads, channels, edge_dim, negative_slope)

@@ -1,0 +1,182 @@
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from torch_goat.files import write_atomic
+from torch_goat.nn.agreement import kendall_tau
+from torch_goat.ops.checks import checks_enabled
+from torch_goat.ops.neighborhoods import Neighborhoods
+
+if TYPE_CHECKING:
+    import pandas
+
+_FIELDS = ("ptr", "token", "source", "score", "weight")
+
+
+class Ordering:
+    r"""The order in which a GOAT layer read every neighbourhood, per head, with its scores and coefficients.
+
+    A layer returns it with ``return_ordering=True``. Given back as ``layer(x, edge_index, ordering=ordering)`` it
+    replays the order while the coefficients are computed from the present weights: the paper's GOAT-fixed. A node's
+    neighbourhood includes the node itself where the layer adds self loops.
+
+    Two orderings are equal when they list the same neighbours of the same graph in the same order; scores and
+    coefficients do not count.
+
+    Args:
+        ptr: Target ``t`` owns the places ``ptr[t]`` to ``ptr[t + 1]`` ``[T + 1]``.
+        token: The token at each place ``[K, E]``, a position in the layer's :class:`Neighborhoods`.
+        source: The source node at each place ``[K, E]``.
+        score: The score at each place ``[K, E]``.
+        weight: The softmax coefficient at each place, before dropout ``[K, E]``.
+    """
+
+    def __init__(self, ptr: Tensor, token: Tensor, source: Tensor, score: Tensor, weight: Tensor) -> None:
+        shapes = [tuple(value.shape) for value in (token, source, score, weight)]
+        if ptr.dim() != 1 or ptr.numel() == 0 or token.dim() != 2 or len(set(shapes)) != 1:
+            raise ValueError(
+                f"an ordering needs ptr [T + 1] and four tensors [K, E], got {tuple(ptr.shape)} and {shapes}."
+            )
+        if int(ptr[-1]) != token.size(1):
+            raise ValueError(f"the ordering's ptr ends at {int(ptr[-1])}, but there are {token.size(1)} places.")
+        self.ptr, self.token, self.source = ptr, token, source
+        self.score, self.weight = score.detach(), weight.detach()
+
+    @property
+    def heads(self) -> int:
+        """The number of heads K."""
+        return self.token.size(0)
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of target nodes T."""
+        return self.ptr.numel() - 1
+
+    @property
+    def device(self) -> torch.device:
+        return self.ptr.device
+
+    def neighbors(self, node: int, head: int = 0) -> Tensor:
+        """The source nodes of ``node``'s neighbourhood in the order in which ``head`` reads them."""
+        return self.source[self._run(node, head)]
+
+    def weights(self, node: int, head: int = 0) -> Tensor:
+        """The softmax coefficients of :meth:`neighbors`, in the same order; they sum to one."""
+        return self.weight[self._run(node, head)]
+
+    def scores(self, node: int, head: int = 0) -> Tensor:
+        """The attention scores of :meth:`neighbors`, in the same order."""
+        return self.score[self._run(node, head)]
+
+    def _run(self, node: int, head: int) -> tuple[int, slice]:
+        if not 0 <= node < self.num_nodes:
+            raise IndexError(f"node {node} is not in this ordering of {self.num_nodes} nodes.")
+        if not 0 <= head < self.heads:
+            raise IndexError(f"head {head} is not in this ordering of {self.heads} heads.")
+        return head, slice(int(self.ptr[node]), int(self.ptr[node + 1]))
+
+    def to_frame(self) -> pandas.DataFrame:
+        """One row per node, head and position: ``node, head, position, neighbor, score, weight`` (needs pandas)."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("Ordering.to_frame needs pandas: pip install 'torch-goat[frame]'.") from error
+        node = torch.repeat_interleave(self.ptr.diff(), output_size=self.token.size(1))  # [E]
+        position = torch.arange(self.token.size(1), device=self.device) - self.ptr[node]
+        head = torch.arange(self.heads, device=self.device).view(-1, 1).expand_as(self.token)
+        columns = {
+            "node": node.expand_as(self.token),
+            "head": head,
+            "position": position.expand_as(self.token),
+            "neighbor": self.source,
+            "score": self.score,
+            "weight": self.weight,
+        }
+        frame = pandas.DataFrame({name: value.reshape(-1).cpu().numpy() for name, value in columns.items()})
+        return frame.sort_values(["node", "head", "position"], ignore_index=True)
+
+    def kendall_tau(self, other: Ordering) -> Tensor:
+        """Kendall's rank correlation with another ordering of the same graph ``[T, K]``.
+
+        1 where both agree, -1 where one is the other reversed, NaN where fewer than two neighbours are compared.
+        """
+        if not isinstance(other, Ordering):
+            raise TypeError(f"kendall_tau compares with an Ordering, got {type(other).__name__}.")
+        if self.token.shape != other.token.shape or not torch.equal(self.ptr, other.ptr):
+            raise ValueError(f"the orderings are of different graphs or heads: {self!r} and {other!r}.")
+        if not torch.equal(*(_by_token(value) for value in (self, other))):
+            raise ValueError("the orderings do not hold the same neighbours, so their order cannot be compared.")
+        return kendall_tau(self.token, other.token, self.ptr)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Ordering):
+            return NotImplemented
+        return all(torch.equal(getattr(self, name), getattr(other, name)) for name in ("ptr", "token", "source"))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def check_fits(self, hood: Neighborhoods, ptr: Tensor, heads: int) -> None:
+        """Refuses this ordering for neighbourhoods that it was not made from.
+
+        Args:
+            hood: The neighbourhoods of the present call.
+            ptr: Their runs after selection, if any ``[T + 1]``.
+            heads: The heads of the layer.
+        """
+        if self.heads != heads:
+            raise ValueError(f"the ordering has {self.heads} heads, but the layer has {heads}.")
+        if self.num_nodes != hood.num_targets:
+            raise ValueError(
+                f"the ordering is of another graph: it has {self.num_nodes} nodes, this one {hood.num_targets}."
+            )
+        if self.device != hood.ptr.device:
+            raise ValueError(
+                f"the ordering is on {self.device}, but the graph is on {hood.ptr.device}; move it with .to()."
+            )
+        if not checks_enabled():
+            return
+        fits = torch.equal(self.ptr, ptr)
+        if fits and self.token.numel() > 0:
+            inside = int(self.token.min()) >= 0 and int(self.token.max()) < hood.source.numel()
+            fits = inside and torch.equal(hood.source[self.token], self.source)
+        if not fits:
+            raise ValueError(
+                f"the ordering is of another graph: its {self.token.size(1)} neighbours are not the ones "
+                f"of this call ({hood.source.numel()} edges with self loops)."
+            )
+
+    def to(self, device: str | torch.device) -> Ordering:
+        """A copy on another device."""
+        return Ordering(*(getattr(self, name).to(device) for name in _FIELDS))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the ordering as safetensors, whole or not at all."""
+        tensors = {name: getattr(self, name).contiguous() for name in _FIELDS}
+        write_atomic(Path(path), save(tensors, metadata={"format": "torch_goat.Ordering"}))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Ordering:
+        """Reads what :meth:`save` wrote; nothing in the file is executed."""
+        try:
+            with safe_open(path, framework="pt") as file:
+                if (file.metadata() or {}).get("format") != "torch_goat.Ordering" or set(file.keys()) != set(_FIELDS):
+                    raise ValueError(f"{os.fspath(path)} is a safetensors file, but not one that Ordering.save wrote.")
+                return cls(*(file.get_tensor(name) for name in _FIELDS))
+        except SafetensorError as error:
+            raise ValueError(f"{os.fspath(path)} is not a readable ordering ({error}).") from error
+
+    def __repr__(self) -> str:
+        return f"Ordering(nodes={self.num_nodes}, heads={self.heads}, neighbors={self.token.size(1)})"
+
+
+def _by_token(ordering: Ordering) -> Tensor:
+    """The tokens of every head, sorted, with their sources ``[2, K, E]``."""
+    token, place = ordering.token.sort(dim=-1)
+    return torch.stack([token, ordering.source.gather(1, place)])

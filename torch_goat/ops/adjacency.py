@@ -1,0 +1,82 @@
+import torch
+from torch import Tensor
+from torch_geometric import EdgeIndex
+from torch_geometric.utils import is_torch_sparse_tensor, to_edge_index
+
+from torch_goat.ops.checks import check_features
+
+
+def to_edges(
+    edge_index: Tensor, edge_attr: Tensor | None, edge_dim: int | None, num_sources: int, num_targets: int
+) -> tuple[Tensor, Tensor | None]:
+    """Brings every form of adjacency that PyG users hold to one: ``[2, E]`` source and target, and edge features.
+
+    Args:
+        edge_index: COO ``[2, E]`` (a tensor or an :class:`~torch_geometric.EdgeIndex`), or a torch sparse matrix in
+            PyG's ``adj_t`` convention: rows are targets, columns are sources.
+        edge_attr: Edge features ``[E, edge_dim]`` or ``[E]``. A sparse matrix brings its own: its values.
+        edge_dim: The number of edge features that the layer reads, or ``None``.
+        num_sources: The number of source nodes.
+        num_targets: The number of target nodes.
+    """
+    if not isinstance(edge_index, Tensor):
+        raise TypeError(
+            f"edge_index must be a tensor, an EdgeIndex or a torch sparse matrix, got {type(edge_index).__name__}."
+        )
+    if is_torch_sparse_tensor(edge_index):
+        if edge_attr is not None:
+            raise ValueError(
+                "edge_attr cannot go with a sparse adjacency, whose order of edges is its own; put one "
+                "feature into its values (edge_dim=1) or pass edge_index as [2, E]."
+            )
+        if tuple(edge_index.shape) != (num_targets, num_sources):
+            raise ValueError(
+                f"the sparse adjacency has shape {list(edge_index.shape)}, expected [targets, sources] = "
+                f"{[num_targets, num_sources]}."
+            )
+        if edge_index.layout == torch.sparse_coo:
+            edge_index, values = _entries(edge_index, edge_dim == 1 and edge_index.requires_grad)
+        else:
+            edge_index, values = to_edge_index(edge_index)
+        edge_index = edge_index.flip(0)
+        edge_attr = values if edge_dim == 1 else None
+    elif isinstance(edge_index, EdgeIndex):
+        edge_index = edge_index.as_tensor()
+
+    if edge_index.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"edge_index must hold int64 node numbers, got {edge_index.dtype}.")
+    if edge_index.dim() != 2 or edge_index.size(0) != 2:
+        raise ValueError(f"edge_index must have shape [2, E], got {list(edge_index.shape)}.")
+    edge_index = edge_index.long()
+    return edge_index, _edge_features(edge_attr, edge_dim, edge_index.size(1))
+
+
+def _entries(adjacency: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
+    """Rows and columns ``[2, E]`` and values of a COO matrix, as they are: coalescing would join multi-edges."""
+    if not gradient:
+        return adjacency._indices(), adjacency._values()
+    coalesced = adjacency.coalesce()  # PyTorch gives a gradient to nothing else
+    if (repeated := adjacency._nnz() - coalesced._nnz()) > 0:
+        raise ValueError(
+            f"the sparse adjacency requires a gradient, but {repeated} of its entries repeat others, which PyTorch "
+            f"would add up; pass edge_index as [2, E] and the values as edge_attr."
+        )
+    return coalesced.indices(), coalesced.values()
+
+
+def _edge_features(edge_attr: Tensor | None, edge_dim: int | None, num_edges: int) -> Tensor | None:
+    if edge_dim is None:
+        if edge_attr is not None:
+            raise ValueError(
+                f"edge_attr of shape {list(edge_attr.shape)} was given to a layer without edge features; "
+                f"build it with edge_dim={edge_attr.size(-1) if edge_attr.dim() > 1 else 1}."
+            )
+        return None
+    if edge_attr is None:
+        raise ValueError(f"the layer was built with edge_dim={edge_dim}, but edge_attr is missing.")
+    if isinstance(edge_attr, Tensor) and edge_attr.dim() == 1:
+        edge_attr = edge_attr.view(-1, 1)
+    check_features("edge_attr", edge_attr, edge_dim)
+    if edge_attr.size(0) != num_edges:
+        raise ValueError(f"edge_attr has {edge_attr.size(0)} rows, but edge_index has {num_edges} edges.")
+    return edge_attr

@@ -1,0 +1,1 @@
+"""RNNs over segments of any length, one file per backend."""

@@ -1,0 +1,228 @@
+"""The gradient of states that stand at many places, in Triton: a sum over all places of a source, without atomics.
+
+The places of each head, by source, are cut into chunks of equal size, however many places a source has. A source that
+ends in a chunk has its sum over this chunk written; what is left open at the end of a chunk is its carry. A second
+kernel adds the carries of the chunks before to each source that spans more than one.
+"""
+
+# mypy: allow-untyped-defs
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from torch_goat.ops.places import places_by_source
+
+# Counts differ from graph to graph, and a kernel must not be compiled anew for those that are even or one.
+_COUNTS = ["num_places", "num_chunks", "key_head", "to_head", "to_row"]
+
+
+@triton.jit(do_not_specialize=[*_COUNTS, "first_head", "from_head", "from_row"])
+def source_kernel(
+    gradients,
+    target,
+    coefficient,
+    states,
+    key,
+    order,
+    grad_states,
+    grad_coefficient,
+    carry,
+    num_places,
+    num_chunks,
+    first_head,
+    key_head,
+    from_head,
+    from_row,
+    to_head,
+    to_row,
+    DIRECTIONS: tl.constexpr,
+    GATED: tl.constexpr,
+    STORED: tl.constexpr,
+    WIDTH: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """Walks ``CHUNKS`` chunks side by side; also gives the gradient of each place's coefficient.
+
+    ``gradients`` has rows of ``STORED`` values for a group of heads, from ``first_head`` on: one for each place and
+    direction, or one for each target if ``target`` ``[E]`` says which one a place has. The first ``GATED`` values of
+    all directions are one row of ``states``, ``WIDTH`` when padded. ``key`` and ``order``, ``[K, E]``, are the sorted
+    sources and their places. Heads are ``key_head`` apart in ``key``; what ends in ``_head`` and ``_row`` says how many
+    rows lie between two heads and between two rows of a head, ``from`` the gradients ``to`` the states.
+    """
+    ROW: tl.constexpr = DIRECTIONS * GATED
+    DTYPE: tl.constexpr = gradients.dtype.element_ty
+    in_group = tl.program_id(1).to(tl.int64)
+    head = first_head + in_group
+    chunk = tl.program_id(0) * CHUNKS + tl.arange(0, CHUNKS)
+    first = chunk * CHUNK
+    column = tl.arange(0, WIDTH)[None, :]
+    inside = column < ROW
+    places = num_places.to(tl.int64)
+    gradients += in_group * from_head * STORED
+    across = (column // GATED) * (places * STORED) + column % GATED
+    states += head * to_head * ROW
+    grad_states += head * to_head * ROW
+    key += head * key_head
+    order += head * places
+    grad_coefficient += head * places
+
+    total = tl.zeros([CHUNKS, WIDTH], DTYPE)
+    source = tl.load(key + first, first < num_places, -1).to(tl.int64)
+    place = tl.load(order + first, first < num_places, 0).to(tl.int64)
+    for step in range(CHUNK):
+        present = first + step < num_places
+        later = first + step + 1 < num_places
+        next_source = tl.load(key + first + step + 1, later, -1).to(tl.int64)
+        next_place = tl.load(order + first + step + 1, later, 0).to(tl.int64)
+
+        mask = present[:, None] & inside
+        at = place
+        if target is not None:
+            at = tl.load(target + place, present, 0).to(tl.int64) * from_row
+        row = tl.load(gradients + at[:, None] * STORED + across, mask, 0.0)
+        to = (source * to_row)[:, None] * ROW + column
+        value = tl.load(states + to, mask, 0.0).to(DTYPE)
+        tl.store(grad_coefficient + place, tl.sum(row * value, axis=1), present)
+        if coefficient is None:
+            total += row
+        else:
+            total += tl.load(coefficient + head * places + place, present, 0.0)[:, None] * row
+        closes = (source != next_source)[:, None]
+        tl.store(grad_states + to, total, mask & closes)
+        total = tl.where(closes, 0.0, total)
+        source, place = next_source, next_place
+    tl.store(carry + (head * num_chunks + chunk)[:, None] * ROW + column, total, (chunk < num_chunks)[:, None] & inside)
+
+
+@triton.jit(do_not_specialize=_COUNTS)
+def carry_kernel(
+    key,
+    grad_states,
+    carry,
+    num_places,
+    num_chunks,
+    key_head,
+    to_head,
+    to_row,
+    ROW: tl.constexpr,
+    WIDTH: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    CHUNK: tl.constexpr,
+):
+    """Completes the source that enters a chunk from the one before and ends in it, if there is one."""
+    head = tl.program_id(1).to(tl.int64)
+    chunk = tl.program_id(0) + 1
+    first = chunk * CHUNK
+    key += head * key_head
+    carry += head * num_chunks * ROW
+    source = tl.load(key + first).to(tl.int64)
+    before = tl.load(key + first - 1)
+    after = tl.load(key + first + CHUNK, first + CHUNK < num_places, -1)
+    if (source == before) & (source != after):
+        column = tl.arange(0, WIDTH)
+        inside = column < ROW
+        pointer = grad_states + (head * to_head + source * to_row) * ROW + column
+        total = tl.load(pointer, inside, 0.0)
+        last = chunk - 1
+        more = source == before
+        while more:
+            earlier = last - tl.arange(0, CHUNKS)
+            end = tl.load(key + earlier * CHUNK + CHUNK - 1, earlier >= 0, -1)
+            same = end == source
+            carried = tl.load(carry + earlier[:, None] * ROW + column[None, :], same[:, None] & inside[None, :], 0.0)
+            total += tl.sum(carried, axis=0)
+            last -= CHUNKS
+            more = tl.min(same.to(tl.int32), axis=0) == 1
+        tl.store(pointer, total, inside)
+
+
+class SumBySource:
+    """Gradients of states and of the coefficients that scale them at their places, a group of heads after the other.
+
+    The places by source are found at once for all heads, which leaves the memory that this takes to what comes after.
+
+    Args:
+        states: The states ``[K, S, D, C]``, or a view of that shape of memory that is ``[S, K, D, C]``.
+        source: The source at each place ``[K, E]``.
+        weight: The coefficient that scales it ``[K, E]``; ``None`` is one everywhere.
+        arithmetic: The type of the gradients.
+        chunk: Places in a chunk.
+        chunks: Chunks side by side.
+        warps: Warps of a program.
+    """
+
+    def __init__(
+        self,
+        states: Tensor,
+        source: Tensor,
+        weight: Tensor | None,
+        arithmetic: torch.dtype,
+        chunk: int,
+        chunks: int,
+        warps: int,
+    ) -> None:
+        self.heads, num_sources, self.directions, self.channels = states.shape
+        self.row = self.directions * self.channels
+        self.states, self.weight, self.num_places = states, weight, source.size(1)
+        self.by_source = places_by_source(source, num_sources)
+        self.num_chunks = triton.cdiv(self.num_places, chunk)
+        self.carry = states.new_empty(self.heads, self.num_chunks, self.row, dtype=arithmetic)
+        self.grad_states = torch.zeros_like(states, dtype=arithmetic)  # with the same strides
+        self.grad_weight = states.new_empty(source.shape, dtype=arithmetic)
+        self.apart = (states.stride(0) // self.row, states.stride(1) // self.row)
+        self.constants = {
+            "WIDTH": triton.next_power_of_2(self.row),
+            "CHUNKS": chunks,
+            "CHUNK": chunk,
+            "num_warps": warps,
+        }
+
+    def add(self, gradients: Tensor, first_head: int, heads: int) -> None:
+        """Takes in ``heads`` heads from ``first_head`` on, the first in ``gradients`` ``[., D, E, ...]``."""
+        self._add(gradients, None, (gradients.stride(0) // gradients.size(-1), 1), first_head, heads)
+
+    def add_targets(self, gradients: Tensor, target: Tensor) -> None:
+        """Takes in all heads, from ``gradients`` of targets ``[T, K, C]`` and the target of each place ``[E]``."""
+        self._add(gradients, target, (1, self.heads), 0, self.heads)
+
+    def _add(
+        self, gradients: Tensor, target: Tensor | None, apart: tuple[int, int], first_head: int, heads: int
+    ) -> None:
+        source_kernel[(triton.cdiv(self.num_chunks, self.constants["CHUNKS"]), heads)](
+            gradients,
+            target,
+            self.weight,
+            self.states,
+            *self.by_source,
+            self.grad_states,
+            self.grad_weight,
+            self.carry,
+            self.num_places,
+            self.num_chunks,
+            first_head,
+            self.by_source.source.stride(0),
+            *apart,
+            *self.apart,
+            DIRECTIONS=self.directions,
+            GATED=self.channels,
+            STORED=gradients.size(-1),
+            **self.constants,
+        )
+
+    def finish(self) -> tuple[Tensor, Tensor]:
+        if self.num_chunks > 1:
+            carry_kernel[(self.num_chunks - 1, self.heads)](
+                self.by_source.source,
+                self.grad_states,
+                self.carry,
+                self.num_places,
+                self.num_chunks,
+                self.by_source.source.stride(0),
+                *self.apart,
+                ROW=self.row,
+                **self.constants,
+            )
+        return self.grad_states.to(self.states.dtype), self.grad_weight

@@ -1,5 +1,0 @@
-"""A run, or a folder of runs, as one page to read and to share."""
-
-from torch_goat.report.compose import report
-
-__all__ = ["report"]
