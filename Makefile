@@ -1,7 +1,7 @@
 # make demo   train GOAT, GAT and GraphSAGE-LSTM on a small graph and compare them
 # make test   all tests, lint and type check
 # make browser  the report's page in headless Chromium, installed with apt where it is missing
-# make postgres  stores and searches on a PostgreSQL server, installed with apt where it is missing
+# make postgres  the PostgreSQL example and shared searches, on a server that is installed with apt if missing
 # make fuzz   ten minutes of made-up tables, which must be read or refused with a sentence
 # make docs   the documentation with the API reference, in build/docs
 # make bench  the layer's time and memory beside GATConv's, an epoch's beside the bare step's, the sampler's beside a
@@ -49,7 +49,7 @@ postgres: .venv/test,postgres
 	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null \
 		|| { apt-get update -q && apt-get install -q -y postgresql; } \
 		|| echo "postgresql cannot be installed here; its tests are skipped."
-	$(BIN)/pytest -m postgres
+	$(BIN)/pytest -m postgres examples/postgres tests/experiments/search
 
 fuzz: .venv/test
 	$(BIN)/python -m tests.data.tables.fuzz --minutes 10

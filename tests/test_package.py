@@ -1,6 +1,7 @@
 import ast
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,9 @@ def test_import_stays_light() -> None:
 def test_names_that_are_imported_late_are_listed() -> None:
     assert set(torch_goat.__all__) <= set(dir(torch_goat))
     assert all(hasattr(torch_goat, name) for name in torch_goat.__all__)
+
+
+def test_the_stores_are_an_example() -> None:
+    with pytest.raises(ImportError, match="examples/postgres/postgres_store"):
+        import_module("torch_goat.stores")
+    assert (PACKAGE.parent / "examples/postgres/postgres_store/__init__.py").is_file()

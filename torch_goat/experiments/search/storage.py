@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import sqlalchemy
 from optuna.exceptions import StorageInternalError
@@ -15,13 +16,14 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from sqlalchemy.exc import SQLAlchemyError
 
-from torch_goat.data.stores.address import masked, one_line
 from torch_goat.experiments.training import RunError
 from torch_goat.files import fcntl, hold
 from torch_goat.settings import SettingsError
 
 JOURNAL_START = b'{"op_code":'  # of every line
 CONNECT_SECONDS = 10  # that a database may take to be reached
+_PASSWORD_BEFORE_HOST = re.compile(r"(://[^:/@?]*):(.*)@")  # up to the last @: an unescaped one is part of the password
+_PASSWORD_PARAMETER = re.compile(r"([?&\s]password=)([^&\s]*)")
 
 
 class JournalLock(JournalFileOpenLock):
@@ -154,3 +156,19 @@ def _whole_lines(file: io.BufferedRandom) -> int:
             return start + last + 1
         end = start
     return 0
+
+
+def masked(address: str) -> str:
+    """The address of a database with its password replaced by ``***``, for messages."""
+    return _PASSWORD_PARAMETER.sub(r"\1***", _PASSWORD_BEFORE_HOST.sub(r"\1:***@", address))
+
+
+def one_line(error: BaseException, address: str) -> str:
+    """The first line of a database driver's error, without the password of the address."""
+    lines = str(error).strip().splitlines()
+    text = lines[0].strip().rstrip(".") if lines else type(error).__name__
+    patterns = (_PASSWORD_BEFORE_HOST, _PASSWORD_PARAMETER)
+    secrets = {match[2] for pattern in patterns for match in pattern.finditer(address) if match[2]}
+    for secret in sorted(secrets | set(map(unquote, secrets)), key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text

@@ -6,33 +6,36 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from torch_goat.data.stores.address import masked, one_line
-from torch_goat.data.stores.errors import StoreError
+from torch_goat.experiments.search.storage import masked, one_line
 
 if TYPE_CHECKING:
     from psycopg import Connection
 
-GRACE = 0.5  # seconds in which a server that keeps the timeout can say so, before the connection is broken off
+GRACE = 0.5  # seconds: a server that honours statement_timeout reports it before the socket is shut down
+
+
+class StoreError(RuntimeError):
+    """The server could not be reached, timed out, or returned something other than what was requested."""
 
 
 class Server:
-    """A PostgreSQL server and what can be asked of it.
+    """Runs queries on a PostgreSQL server and turns driver errors into :class:`StoreError`.
 
-    There is one connection per process, made with the first question, so that a server may be handed to the workers of
-    a loader. A connection that was lost is made anew with the next question.
+    Each process opens its own connection on its first query, so that a server can be passed to the workers of a
+    ``DataLoader``. After a lost connection, the next query opens a new one.
 
     Args:
-        address: The address of the database, as ``postgresql://user:password@host:5432/name``.
-        timeout: How many seconds an answer may take.
+        address: The address of the database, e.g. ``postgresql://user:password@host:5432/name``.
+        timeout: The maximum number of seconds per query.
     """
 
     def __init__(self, address: str, timeout: float) -> None:
         if not address.startswith(("postgresql://", "postgres://")):
-            raise ValueError(f"the address of a store begins with postgresql://, got {masked(address)!r}.")
+            raise ValueError(f"address must start with postgresql://, got {masked(address)!r}.")
         if not (math.isfinite(timeout) and timeout > 0):
             raise ValueError(f"timeout must be a positive number of seconds, got {timeout}.")
         self.address, self.timeout = address, timeout
-        self._connections: dict[int, Connection] = {}  # by process: one that was inherited is another's to close
+        self._connections: dict[int, Connection] = {}  # by process id: a forked process must not close its parent's
 
     def __getstate__(self) -> dict[str, Any]:
         return {"address": self.address, "timeout": self.timeout, "_connections": {}}
@@ -41,11 +44,11 @@ class Server:
         return masked(self.address)
 
     def ask(self, what: str, query: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """The rows that answer a query; none where its table is not there yet.
+        """Returns the rows of a query, or no rows if its table does not exist yet.
 
         Args:
-            what: What is asked for, in the words of an error.
-            query: The query, with ``%s`` for every value.
+            what: A description of the request for error messages.
+            query: The query, with a ``%s`` placeholder per value.
             values: The values.
         """
         connection = self._connect(what)
@@ -56,11 +59,11 @@ class Server:
                 return []
 
     def write(self, what: str, works: Iterable[Callable[["Connection"], object]]) -> None:
-        """Does pieces of work in one transaction, which is done whole, or not at all if anything goes wrong.
+        """Executes several steps in one transaction, which is rolled back if any of them fails.
 
         Args:
-            what: What is written, in the words of an error.
-            works: The pieces, each of which is done in time; all of them may take any time.
+            what: A description of the request for error messages.
+            works: The steps; the timeout applies to each of them, not to the transaction.
         """
         connection = self._connect(what)
         try:
@@ -73,7 +76,7 @@ class Server:
             raise
 
     def close(self) -> None:
-        """Closes this process's connection, if there is one."""
+        """Closes the connection of this process, if any."""
         connection = self._connections.pop(os.getpid(), None)
         if connection is not None:
             connection.close()
@@ -90,20 +93,20 @@ class Server:
         try:
             connection = psycopg.connect(
                 self.address,
-                connect_timeout=max(2, math.ceil(self.timeout)),  # 2 is the least that libpq takes
+                connect_timeout=max(2, math.ceil(self.timeout)),  # libpq's minimum is 2
                 options=f"-c statement_timeout={math.ceil(1000 * self.timeout)}",
                 application_name="torch-goat",
                 autocommit=True,
             )
         except psycopg.Error as error:
             reason = one_line(error, self.address)
-            raise StoreError(f"the store {self} cannot be reached for {what}: {reason}.") from error
+            raise StoreError(f"the store {self} cannot be reached to request {what}: {reason}.") from error
         self._connections[os.getpid()] = connection
         return connection
 
     @contextmanager
     def _answers(self, connection: "Connection", what: str) -> Iterator[None]:
-        """Raises what goes wrong with a question as an error that names it."""
+        """Converts driver errors into a :class:`StoreError` that names the request."""
         psycopg = _psycopg()
         with _deadline(connection, self.timeout + GRACE) as late:
             try:
@@ -111,20 +114,20 @@ class Server:
             except psycopg.Error as error:
                 reason = one_line(error, self.address)
                 if late.is_set() or isinstance(error, psycopg.errors.QueryCanceled):
-                    message = f"did not answer for {what} within {self.timeout:g} s; allow it more time with timeout="
+                    message = f"did not return {what} within {self.timeout:g} s; increase timeout"
                 elif connection.closed:
-                    message = f"broke off the connection when it was asked for {what}: {reason}"
+                    message = f"closed the connection during the request for {what}: {reason}"
                 else:
-                    message = f"refused {what}: {reason}"
+                    message = f"rejected the request for {what}: {reason}"
                 raise StoreError(f"the store {self} {message}.") from error
 
 
 class OnServer:
-    """What is kept on a PostgreSQL server, to be mixed into a store of PyG's.
+    """A mixin for PyG's stores that holds the connection to the server.
 
     Args:
-        address: The address of the database, as ``postgresql://user:password@host:5432/name``.
-        timeout: How many seconds an answer may take.
+        address: The address of the database, e.g. ``postgresql://user:password@host:5432/name``.
+        timeout: The maximum number of seconds per query.
     """
 
     def __init__(self, address: str, timeout: float = 30.0) -> None:
@@ -132,7 +135,7 @@ class OnServer:
         self.server = Server(address, timeout)
 
     def close(self) -> None:
-        """Closes the connection to the server; the next question opens another."""
+        """Closes the connection to the server; the next query opens a new one."""
         self.server.close()
 
     def __repr__(self) -> str:
@@ -141,7 +144,7 @@ class OnServer:
 
 @contextmanager
 def _deadline(connection: "Connection", seconds: float) -> Iterator[threading.Event]:
-    """Breaks the connection off if the block takes too long: a server that hangs keeps no timeout of its own."""
+    """Shuts the socket down if the block takes too long: a server that hangs does not apply its own timeout."""
     late = threading.Event()
 
     def break_off() -> None:
@@ -162,12 +165,12 @@ def _psycopg() -> Any:
     try:
         import psycopg
     except ImportError as error:
-        raise ImportError("stores need psycopg; install it with: pip install 'torch-goat[postgres]'.") from error
+        raise ImportError("psycopg is not installed; install it with: pip install 'torch-goat[postgres]'.") from error
     return psycopg
 
 
 def prepare(tables: str) -> Callable[["Connection"], object]:
-    """The piece of work that makes tables where they are missing; two processes that begin at once take turns."""
+    """The step that creates missing tables; concurrent processes take turns through an advisory lock."""
     return lambda connection: connection.execute(f"SELECT pg_advisory_xact_lock(601); {tables}")
 
 

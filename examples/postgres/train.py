@@ -1,27 +1,26 @@
-"""Trains GOAT on a graph that a PostgreSQL server serves, batch by batch.
+"""Trains GOAT on mini-batches of a graph in a PostgreSQL database.
 
-    python examples/store.py postgresql://user@host/name --dataset cora
+    python examples/postgres/train.py postgresql://user@host/name --dataset cora
 
-The graph is put onto the server if it is not there yet. From then on this process knows the numbers of the training
-nodes and, for sampling, the edges; the features of each batch come from the server. The password, if there is one, is
-best left to ``PGPASSWORD`` or ``~/.pgpass``.
+The graph is uploaded if the database is empty. Training then holds only the edges and the training nodes in memory; the
+features of each batch are read from the server. Set the password with ``PGPASSWORD`` or ``~/.pgpass``.
 """
 
 import argparse
 
 import torch
 import torch.nn.functional as F
+from postgres_store import PostgresFeatureStore, PostgresGraphStore
 from torch_geometric.data import TensorAttr
 
 from torch_goat.data import datasets
 from torch_goat.data.loader import neighbor_loader
-from torch_goat.data.stores import PostgresFeatureStore, PostgresGraphStore
 from torch_goat.experiments.models import ModelOptions, build
 from torch_goat.experiments.models.layers import Sampled
 
 
 def upload(name: str, features: PostgresFeatureStore, graph: PostgresGraphStore) -> None:
-    """Puts a dataset onto the server, unless something is there already."""
+    """Uploads a dataset, unless the database already has a graph."""
     if features.get_all_tensor_attrs() or graph.get_all_edge_attrs():
         return
     data = datasets.load(name)
@@ -33,7 +32,7 @@ def upload(name: str, features: PostgresFeatureStore, graph: PostgresGraphStore)
 
 
 def train(features: PostgresFeatureStore, graph: PostgresGraphStore, epochs: int, workers: int = 0) -> list[float]:
-    """Trains, and gives the mean loss of every epoch."""
+    """Trains the model and returns the mean loss of every epoch."""
     labels = features.get_tensor(TensorAttr(None, "y", None))
     train_mask = features.get_tensor(TensorAttr(None, "train_mask", None))
     width = features.get_tensor_size(TensorAttr(None, "x"))[1]
@@ -61,10 +60,10 @@ def train(features: PostgresFeatureStore, graph: PostgresGraphStore, epochs: int
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("address", help="the address of the database")
-    parser.add_argument("--dataset", default="cora", help="a name that goat datasets lists")
+    parser.add_argument("--dataset", default="cora", help="a name listed by goat datasets")
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--workers", type=int, default=2, help="processes that make batches")
-    parser.add_argument("--timeout", type=float, default=30.0, help="seconds that the server may take to answer")
+    parser.add_argument("--workers", type=int, default=2, help="processes that load batches")
+    parser.add_argument("--timeout", type=float, default=30.0, help="maximum seconds per query")
     arguments = parser.parse_args()
     features = PostgresFeatureStore(arguments.address, arguments.timeout)
     graph = PostgresGraphStore(arguments.address, arguments.timeout)

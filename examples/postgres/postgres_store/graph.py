@@ -10,8 +10,7 @@ from torch_geometric.data.graph_store import EdgeLayout
 from torch_geometric.utils import index_sort
 from torch_geometric.utils.sparse import index2ptr
 
-from torch_goat.data.stores.errors import StoreError
-from torch_goat.data.stores.server import OnServer, prepare
+from postgres_store.server import OnServer, StoreError, prepare
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -26,19 +25,18 @@ _TABLES = """
 """
 _DESCRIBE = "INSERT INTO goat_edges (edge_type, num_sources, num_targets, num_edges) VALUES (%s, %s, %s, %s)"
 _KEY = "SELECT id FROM goat_edges WHERE edge_type = %s"
-_PIECE = 10_000  # targets that are written or read at a time
+_PIECE = 10_000  # targets per query
 
 
 class PostgresGraphStore(OnServer, GraphStore):
-    """Edges in a PostgreSQL database, a row of the table ``goat_neighbors`` per node with its sources.
+    """Edges in a PostgreSQL database, one row of the table ``goat_neighbors`` per target node with its sources.
 
-    They may be put in any of PyG's layouts and come back in one, ``"csc"``: grouped by target. A sampler asks for all
-    of them once, when it is made; they come in pieces, each of which has to come in time. Edges are written in one
-    transaction: they are there whole or not at all.
+    Edges may be added in any of PyG's layouts and are returned as ``"csc"``, grouped by target. A sampler reads all of
+    them once, when it is created, in several queries. Edges are written in one transaction.
 
     Args:
-        address: The address of the database, as ``postgresql://user:password@host:5432/name``.
-        timeout: How many seconds an answer may take.
+        address: The address of the database, e.g. ``postgresql://user:password@host:5432/name``.
+        timeout: The maximum number of seconds per query.
     """
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
@@ -50,16 +48,16 @@ class PostgresGraphStore(OnServer, GraphStore):
     def _put_edge_index(self, edge_index: tuple[Tensor, Tensor], edge_attr: EdgeAttr) -> bool:
         name = _name(edge_attr)
         if self._kept(edge_attr) is not None:
-            raise StoreError(f"the store {self.server} has {name} already; remove them first.")
+            raise StoreError(f"the store {self.server} already has {name}; remove them first.")
         self.server.write(f"room for {name}", _writing(*_by_target(edge_index, edge_attr), edge_attr))
         return True
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor]:
         kept, name, pieces = self._kept(edge_attr), _name(edge_attr), []
         if kept is None:
-            raise StoreError(f"the store {self.server} has no {name}; put them there first.")
+            raise StoreError(f"the store {self.server} has no {name}; add them with put_edge_index.")
         if edge_attr.layout != EdgeLayout.CSC:
-            raise ValueError(f"the store gives {name} in the layout 'csc', got {edge_attr.layout.value!r}.")
+            raise ValueError(f"{name} are only available in the layout 'csc', got {edge_attr.layout.value!r}.")
         key, num_sources, num_targets, num_edges = kept
         degree = np.zeros(num_targets, np.int64)
         for start in range(0, num_targets, _PIECE):
@@ -74,15 +72,15 @@ class PostgresGraphStore(OnServer, GraphStore):
                 degree[target], rest = divmod(len(sources), 8)
                 if rest:
                     raise StoreError(
-                        f"the store {self.server} gave {len(sources)} bytes for the sources of {target} in {name}, "
-                        f"which are no whole numbers of 8 bytes."
+                        f"the store {self.server} returned {len(sources)} bytes for the sources of {target} in {name}, "
+                        f"expected a multiple of 8."
                     )
             pieces.append(np.frombuffer(b"".join(sources for _, sources in found), np.int64))
         source = np.concatenate([np.empty(0, np.int64), *pieces])
         if len(source) != num_edges:
-            raise StoreError(f"the store {self.server} gave {len(source)} of {num_edges} {name}.")
+            raise StoreError(f"the store {self.server} returned {len(source)} of {num_edges} {name}.")
         if len(source) and not 0 <= source.min() <= source.max() < num_sources:
-            raise StoreError(f"the store {self.server} gave {name} from a node that is none of {num_sources}.")
+            raise StoreError(f"the store {self.server} returned {name} with a source outside its {num_sources} nodes.")
         ptr = np.concatenate([np.zeros(1, np.int64), degree.cumsum()])
         return torch.from_numpy(source), torch.from_numpy(ptr)
 
@@ -94,7 +92,7 @@ class PostgresGraphStore(OnServer, GraphStore):
         return kept is not None
 
     def _kept(self, edge_attr: EdgeAttr) -> tuple[int, int, int, int] | None:
-        """The key of some edges, and their numbers of sources, targets and edges."""
+        """The key of an edge type, and its numbers of sources, targets and edges."""
         found: list[Any] = self.server.ask(
             f"the size of {_name(edge_attr)}",
             "SELECT id, num_sources, num_targets, num_edges FROM goat_edges WHERE edge_type = %s",
@@ -112,7 +110,7 @@ def _name(attr: EdgeAttr) -> str:
 
 
 def _by_target(edge_index: tuple[Tensor, Tensor], attr: EdgeAttr) -> tuple[np.ndarray, np.ndarray, tuple[int, int]]:
-    """The sources by target ``[E]``, where each target's begin ``[T + 1]``, and the numbers of sources and targets."""
+    """The sources grouped by target ``[E]``, the offsets ``[T + 1]``, and the numbers of sources and targets."""
     source, target = (torch.as_tensor(part).long() for part in edge_index)
     if attr.layout == EdgeLayout.CSR:
         source = torch.repeat_interleave(source.diff())
@@ -121,7 +119,7 @@ def _by_target(edge_index: tuple[Tensor, Tensor], attr: EdgeAttr) -> tuple[np.nd
     size = attr.size or (_count(source), _count(target))
     for what, ends, most in (("source", source, size[0]), ("target", target, size[1])):
         if len(ends) and not 0 <= int(ends.min()) <= int(ends.max()) < most:
-            raise ValueError(f"{_name(attr)} have a {what} that is none of the {most} nodes that there are.")
+            raise ValueError(f"{_name(attr)} have a {what} that is not one of the {most} nodes.")
     target, order = index_sort(target, stable=True)
     ptr = index2ptr(target, size[1])
     return source[order].numpy(), ptr.numpy(), size
@@ -134,7 +132,7 @@ def _count(ends: Tensor) -> int:
 def _writing(
     source: np.ndarray, ptr: np.ndarray, size: tuple[int, int], attr: EdgeAttr
 ) -> Iterator[Callable[["Connection"], object]]:
-    """The pieces of work that write edges."""
+    """The steps that write edges."""
 
     def copy(start: int, connection: "Connection") -> None:
         (key,) = connection.execute(_KEY, [_kind(attr)]).fetchone() or (None,)

@@ -1,6 +1,6 @@
 import pytest
 
-from torch_goat.data.stores.address import masked, one_line
+from torch_goat.experiments.search.storage import masked, one_line
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import FeatureStore, TensorAttr
 
-from torch_goat.data.stores.errors import StoreError
-from torch_goat.data.stores.server import OnServer, prepare
+from postgres_store.server import OnServer, StoreError, prepare
 
 if TYPE_CHECKING:
     from psycopg import Connection
@@ -22,17 +21,17 @@ _TABLES = """
         tensor int REFERENCES goat_tensor ON DELETE CASCADE, number bigint, value bytea NOT NULL,
         PRIMARY KEY (tensor, number));
     ALTER TABLE goat_row ALTER COLUMN value SET STORAGE EXTERNAL
-"""  # EXTERNAL: numbers hardly compress
+"""  # EXTERNAL: floating-point rows hardly compress
 _DESCRIBE = "INSERT INTO goat_tensor (group_name, attr_name, type, row_shape, num_rows) VALUES (%s, %s, %s, %s, %s)"
 _KEY = "SELECT id FROM goat_tensor WHERE group_name = %s AND attr_name = %s"
-_PIECE = 10_000  # rows that are written at a time
+_PIECE = 10_000  # rows per COPY statement
 
 
 class _Kept(NamedTuple):
-    """What the database says of a tensor."""
+    """The description of a tensor in the database."""
 
     id: int
-    name: str  # as errors call it
+    name: str  # for error messages
     type: np.dtype
     row_shape: tuple[int, ...]
     num_rows: int
@@ -43,15 +42,14 @@ class _Kept(NamedTuple):
 
 
 class PostgresFeatureStore(OnServer, FeatureStore):
-    """Features in a PostgreSQL database, a row of the table ``goat_row`` per node.
+    """Features in a PostgreSQL database, one row of the table ``goat_row`` per node.
 
-    What a batch needs is asked for by node and in one question per tensor. An answer that is late, incomplete or of
-    another shape is a :class:`StoreError` that says what was asked for; no batch is ever made of it.
-    A tensor is written in one transaction: it is there whole or not at all.
+    A batch reads the rows of its nodes with one query per tensor. A late, incomplete or malformed result raises
+    :class:`StoreError`. A tensor is written in one transaction, so a partly written one is never visible.
 
     Args:
-        address: The address of the database, as ``postgresql://user:password@host:5432/name``.
-        timeout: How many seconds an answer may take.
+        address: The address of the database, e.g. ``postgresql://user:password@host:5432/name``.
+        timeout: The maximum number of seconds per query.
     """
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
@@ -62,11 +60,11 @@ class PostgresFeatureStore(OnServer, FeatureStore):
         rows, name = np.asarray(tensor), _name(attr)
         kind = next((kind for kind, known in _TYPES.items() if known == rows.dtype), None)
         if attr.index is not None:
-            raise ValueError(f"{name} is written whole, with index=None; got an index.")
+            raise ValueError(f"{name} can only be written as a whole; pass index=None.")
         if kind is None or rows.ndim == 0:
-            raise ValueError(f"{name} must be an array of numbers with a row per node, got {rows.dtype} {rows.shape}.")
+            raise ValueError(f"{name} must be a numeric array with one row per node, got {rows.dtype} {rows.shape}.")
         if self._kept(attr) is not None:
-            raise StoreError(f"the store {self.server} has {name} already; remove it first.")
+            raise StoreError(f"the store {self.server} already has {name}; remove it first.")
 
         self.server.write(f"room for {name}", _writing(rows, kind, attr))
         return True
@@ -74,11 +72,11 @@ class PostgresFeatureStore(OnServer, FeatureStore):
     def _get_tensor(self, attr: TensorAttr) -> Tensor:
         kept = self._kept(attr)
         if kept is None:
-            raise StoreError(f"the store {self.server} has no {_name(attr)}; put it there first.")
+            raise StoreError(f"the store {self.server} has no {_name(attr)}; add it with put_tensor.")
         asked, inverse = np.unique(_numbers(attr.index, kept), return_inverse=True)
         if len(asked) and not 0 <= asked[0] <= asked[-1] < kept.num_rows:
             wrong = asked[0] if asked[0] < 0 else asked[-1]
-            raise IndexError(f"row {wrong} was asked of {kept.name}, which has {kept.num_rows} rows.")
+            raise IndexError(f"row {wrong} of {kept.name} is out of range; it has {kept.num_rows} rows.")
         found = self.server.ask(
             f"{len(asked)} rows of {kept.name}",
             "SELECT number, value FROM goat_row WHERE tensor = %s AND number = ANY(%s) ORDER BY number",
@@ -88,17 +86,17 @@ class PostgresFeatureStore(OnServer, FeatureStore):
         return torch.from_numpy(rows[inverse.reshape(-1)])
 
     def _checked(self, kept: _Kept, asked: np.ndarray, found: list[tuple[Any, ...]]) -> np.ndarray:
-        """The rows of an answer, in the order of their numbers ``[A, ...]``."""
+        """Validates the rows of a result and returns them in ascending order of their numbers ``[A, ...]``."""
         numbers = np.fromiter((number for number, _ in found), np.int64, len(found))
         if len(missing := np.setdiff1d(asked, numbers)):
             raise StoreError(
-                f"the store {self.server} gave {len(numbers)} of {len(asked)} rows of {kept.name}; row {missing[0]} is "
-                f"the first that is missing."
+                f"the store {self.server} returned {len(numbers)} of {len(asked)} rows of {kept.name}; the first "
+                f"missing row is {missing[0]}."
             )
         for number, value in found:
             if len(value) != kept.row_bytes:
                 raise StoreError(
-                    f"the store {self.server} gave {len(value)} bytes for row {number} of {kept.name}, which should be "
+                    f"the store {self.server} returned {len(value)} bytes for row {number} of {kept.name}, expected "
                     f"{kept.row_bytes}: {list(kept.row_shape)} of {kept.type}."
                 )
         joined = np.frombuffer(b"".join(value for _, value in found), kept.type)
@@ -126,18 +124,18 @@ class PostgresFeatureStore(OnServer, FeatureStore):
             return None
         key, kind, row_shape, num_rows = found[0]
         if kind not in _TYPES or min(row_shape, default=0) < 0 or num_rows < 0:
-            raise StoreError(f"the store {self.server} says that {name} is {num_rows} rows of {row_shape} {kind!r}.")
+            raise StoreError(f"the store {self.server} describes {name} as {num_rows} rows of {row_shape} {kind!r}.")
         return _Kept(key, name, _TYPES[kind], tuple(row_shape), num_rows)
 
 
 def _name(attr: TensorAttr) -> str:
     if not isinstance(attr.attr_name, str):
-        raise ValueError(f"a tensor of a store has a name, got attr_name={attr.attr_name!r}.")
+        raise ValueError(f"attr_name must be a string, got {attr.attr_name!r}.")
     return repr(attr.attr_name if not attr.group_name else f"{attr.group_name}.{attr.attr_name}")
 
 
 def _writing(rows: np.ndarray, kind: str, attr: TensorAttr) -> Iterator[Callable[["Connection"], object]]:
-    """The pieces of work that write a tensor."""
+    """The steps that write a tensor."""
     described = [attr.group_name or "", attr.attr_name, kind, list(rows.shape[1:]), len(rows)]
 
     def copy(start: int, connection: "Connection") -> None:
@@ -154,7 +152,7 @@ def _writing(rows: np.ndarray, kind: str, attr: TensorAttr) -> Iterator[Callable
 
 
 def _numbers(index: Any, kept: _Kept) -> np.ndarray:
-    """The rows that an index of PyG's means ``[A]``."""
+    """Converts an index of a ``TensorAttr`` to row numbers ``[A]``."""
     if index is None:
         return np.arange(kept.num_rows)
     if isinstance(index, slice):
@@ -162,12 +160,8 @@ def _numbers(index: Any, kept: _Kept) -> np.ndarray:
     numbers = np.atleast_1d(np.asarray(index))
     if numbers.dtype == bool:
         if numbers.shape != (kept.num_rows,):
-            raise IndexError(
-                f"a mask of shape {list(numbers.shape)} was given for {kept.name} of {kept.num_rows} rows."
-            )
+            raise IndexError(f"the mask for {kept.name} has shape {list(numbers.shape)}, expected [{kept.num_rows}].")
         return numbers.nonzero()[0]
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise IndexError(
-            f"rows of {kept.name} are asked for by a list of numbers, got {numbers.dtype} {numbers.shape}."
-        )
+        raise IndexError(f"the index of {kept.name} must be a list of integers, got {numbers.dtype} {numbers.shape}.")
     return numbers.astype(np.int64)

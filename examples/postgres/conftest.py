@@ -1,0 +1,1 @@
+from tests.postgres import database, postgres  # noqa: F401 (fixtures)

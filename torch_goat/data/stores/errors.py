@@ -1,2 +1,0 @@
-class StoreError(RuntimeError):
-    """A store that cannot be reached, that answers late, or with something else than it was asked for."""

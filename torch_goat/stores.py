@@ -1,0 +1,1 @@
+raise ImportError("torch_goat.stores moved out of the package; copy examples/postgres/postgres_store instead.")
