@@ -23,8 +23,8 @@ from layer import environment, heading
 from torch_geometric.data import Data
 from tqdm import tqdm
 
+from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import ModelOptions, build
-from torch_goat.experiments.training import TrainingOptions
 from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.loop import Loop
 from torch_goat.experiments.training.task import Task

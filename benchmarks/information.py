@@ -30,6 +30,7 @@ from runs import run_all
 
 from torch_goat.data.datasets import NEIGHBORHOOD_TASKS, load
 from torch_goat.data.datasets.neighborhood import SYNERGY_PERCENT, NeighborhoodDial
+from torch_goat.experiments import Experiment, Interrupted, PlannedRun, Result, finished
 from torch_goat.experiments.information import captured_information, predicted_classes
 from torch_goat.experiments.information.captured import load_network
 from torch_goat.experiments.information.charts import curves
@@ -42,8 +43,7 @@ from torch_goat.experiments.information.comparison import (
     candidates,
     parameters,
 )
-from torch_goat.experiments.training import Experiment, Interrupted, PlannedRun, Result, finished
-from torch_goat.experiments.training.folder import CURVES
+from torch_goat.experiments.run import CURVES
 from torch_goat.files import write_atomic
 
 SEEDS = range(10)

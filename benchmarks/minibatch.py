@@ -18,8 +18,8 @@ import torch
 from layer import environment, heading
 from runs import run_all
 
+from torch_goat.experiments import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
 
 TARGET = 0.5  # points that mini-batches may lose
 MODEL = ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn", mean_residual=True, residual=True)

@@ -25,8 +25,8 @@ from runs import run_all
 from torch import Tensor
 
 from torch_goat.data.datasets import load
+from torch_goat.experiments import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
 from torch_goat.nn import GOATConv
 
 SEEDS = range(5)

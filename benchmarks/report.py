@@ -21,8 +21,8 @@ from layer import environment, heading
 
 from torch_goat.app.report import report
 from torch_goat.data import datasets
+from torch_goat.experiments import Experiment, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Experiment, TrainingOptions, train
 
 MODEL = ModelOptions(name="goat", hidden_channels=8, heads=8, head_pooling="sum", last="gcn")
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]

@@ -5,7 +5,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from torch_goat.experiments.training import Event, PlannedRun, run_plan
+from torch_goat.experiments import Event, PlannedRun, run_plan
 from torch_goat.experiments.training.interrupt import stopping_after
 
 
@@ -15,7 +15,7 @@ def run_all(runs: Sequence[PlannedRun], *, seconds: float | None = None, **optio
     Args:
         runs: The runs.
         seconds: Stop as Ctrl-C does after this time.
-        **options: As :func:`torch_goat.experiments.training.run_plan` takes them.
+        **options: As :func:`torch_goat.experiments.run_plan` takes them.
     """
     with stopping_after(seconds), tqdm(total=len(runs), unit="run", mininterval=1) as bar:
 

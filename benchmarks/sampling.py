@@ -34,9 +34,9 @@ from torch_geometric.sampler import NeighborSampler as PyGNeighborSampler
 from torch_geometric.sampler import NodeSamplerInput
 
 from torch_goat.data.loader import CSC, NeighborSampler, neighbor_loader
+from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import ModelOptions, build
 from torch_goat.experiments.models.layers import Sampled
-from torch_goat.experiments.training import TrainingOptions
 from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.loop import Loop
 from torch_goat.experiments.training.task import Task

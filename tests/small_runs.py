@@ -9,9 +9,9 @@ import torch
 from torch_geometric.data import Data
 
 from torch_goat.data import datasets
+from torch_goat.experiments import Experiment, Result, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Experiment, Result, TrainingOptions, train
-from torch_goat.experiments.training import run as run_module
+from torch_goat.experiments.training import train as run_module
 
 MODELS = {
     "gcn": ModelOptions(name="gcn", hidden_channels=4),

@@ -16,25 +16,24 @@ _HOMES = {"backends": "torch_goat.ops.ragged_rnn.backends", "set_checks": "torch
 
 
 def __getattr__(name: str) -> Any:
-    """Imports what needs PyTorch when it is asked for: meanwhile the command line can answer Ctrl-C."""
+    """Imports what needs PyTorch on first use: until then the command line can respond to Ctrl-C."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
-    """The names that are not imported yet belong to the module too: completion and the API reference list them."""
     return sorted(globals().keys() | _HOMES.keys())
 
 
 def load(folder: str | Path) -> "Network":
-    """The trained network of a run folder, with its best weights, in evaluation, on the CPU.
+    """Loads the trained network of a run folder, with its best weights, in evaluation mode, on the CPU.
 
-    The folder holds TOML, JSON and safetensors files alone; nothing in it is executed.
+    Run folders hold TOML, JSON and safetensors files only; nothing in them is executed.
 
     Args:
-        folder: A run folder of ``goat train`` whose run is done.
+        folder: The folder of a finished run of ``goat train``.
     """
-    from torch_goat.experiments.training.load import open_run  # here, so that the layers alone import quickly
+    from torch_goat.experiments.run import Run  # here, so that the layers alone import quickly
 
-    return open_run(folder).network
+    return Run(folder).network

@@ -12,7 +12,7 @@ import math
 import os
 import tomllib
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -127,6 +127,17 @@ def to_table(value: Any) -> Any:
     return [to_table(item) for item in value] if isinstance(value, tuple | list) else value
 
 
+def leaves(value: Any, section: str = "") -> Iterator[tuple[str, Any]]:
+    """The plain values of a dataclass or of a table of :func:`to_table`, with their dotted paths."""
+    keys = value if isinstance(value, Mapping) else [field.name for field in dataclasses.fields(value)]
+    for key in keys:
+        item = value[key] if isinstance(value, Mapping) else getattr(value, key)
+        if isinstance(item, Mapping) or dataclasses.is_dataclass(item):
+            yield from leaves(item, f"{section}{key}.")
+        else:
+            yield f"{section}{key}", item
+
+
 def _plain(item: Any) -> Any:
     if isinstance(item, list | tuple):
         return tuple(map(_plain, item))
@@ -192,26 +203,15 @@ def _value(hint: Any, item: Any, where: str, path: str) -> Any:
     return item
 
 
-def _find(value: Any, key: str) -> tuple[str, ...]:
-    """The path of a key in a dataclass, by its whole path or by its last part."""
-    leaves = {".".join(path): path for path in _leaves(value, ())}
-    if key in leaves:
-        return leaves[key]
-    ends = [path for path in leaves.values() if path[-1] == key]
-    if len(ends) == 1:
-        return ends[0]
-    if ends:
-        raise SettingsError(f"{key!r} stands in several places; choose from {', '.join(map('.'.join, ends))}.")
-    raise SettingsError(f"unknown key {key!r}{nearest(key, {path[-1] for path in leaves.values()})}")
-
-
-def _leaves(value: Any, path: tuple[str, ...]) -> Iterable[tuple[str, ...]]:
-    for field in dataclasses.fields(value):
-        item = getattr(value, field.name)
-        if dataclasses.is_dataclass(item):
-            yield from _leaves(item, (*path, field.name))
-        else:
-            yield (*path, field.name)
+def _find(value: Any, key: str) -> list[str]:
+    """Finds a key in a dataclass by its dotted path or the last part of it."""
+    paths = [path for path, _ in leaves(value)]
+    found = [key] if key in paths else [path for path in paths if path.endswith(f".{key}")]
+    if len(found) == 1:
+        return found[0].split(".")
+    if found:
+        raise SettingsError(f"{key!r} is ambiguous; choose from {', '.join(found)}.")
+    raise SettingsError(f"unknown key {key!r}{nearest(key, {path.rpartition('.')[2] for path in paths})}")
 
 
 def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterable[str]:

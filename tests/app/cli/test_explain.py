@@ -11,7 +11,7 @@ from tests.small_runs import run, small, small_graphs
 from torch_goat.app.cli.app import run as goat
 from torch_goat.app.cli.explain import _blocks
 from torch_goat.app.explain import explain
-from torch_goat.experiments.training import open_run
+from torch_goat.experiments import Run
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def command(*arguments: str) -> int:
 def test_it_prints_orders_contributions_and_stability(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(str(runs / "goat"), "--node", "7") == 0
     printed = capsys.readouterr().out
-    found = explain(open_run(runs / "goat"), "7")
+    found = explain(Run(runs / "goat"), "7")
     for reading in found.readings:
         assert f"layer {reading.layer}, head {reading.head}" in printed
         for node, coefficient in zip(reading.neighbors, reading.coefficients, strict=True):
@@ -66,7 +66,7 @@ def test_files_are_written_once(runs: Path, tmp_path: Path, capsys: pytest.Captu
     files = ["--json", str(tmp_path / "why.json"), "--figure", str(tmp_path / "why.png")]
     assert command(str(runs / "gcn"), "--node", "7", *files) == 0
     written = json.loads((tmp_path / "why.json").read_text())
-    assert written == json.loads(json.dumps(explain(open_run(runs / "gcn"), "7").to_dict()))
+    assert written == json.loads(json.dumps(explain(Run(runs / "gcn"), "7").to_dict()))
     assert (tmp_path / "why.png").read_bytes()[:4] == b"\x89PNG"
     assert command(str(runs / "gcn"), "--node", "8", *files) == 2
     assert "is there already" in capsys.readouterr().err
@@ -80,7 +80,7 @@ def test_files_are_written_once(runs: Path, tmp_path: Path, capsys: pytest.Captu
     [
         (["gcn", "--node", "x"], 2, "no node 'x' in the graph, whose nodes are 0, 1, 2, ...; name one."),
         (["gcn", "--node", "7", "--json", "new.json", "--figure", "new.xyz"], 2, "new.xyz must end in .png, .svg or"),
-        (["nowhere", "--node", "7"], 1, "no run folder"),
+        (["nowhere", "--node", "7"], 1, "not a run folder"),
         (["gcn", "--node", "7", "--json", "."], 2, "is a folder"),
     ],
 )

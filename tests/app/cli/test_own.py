@@ -12,7 +12,7 @@ from tests.app.cli.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat import settings
 from torch_goat.app.cli.own import Trained, verdict
-from torch_goat.experiments.training import Experiment, Result, TrainingOptions
+from torch_goat.experiments import Experiment, Result, TrainingOptions
 
 FAST = ["--set", "epochs=3", "--set", "hidden_channels=4", "--device", "cpu"]
 TABLES = ["nodes.csv", "edges.csv", "--target", "label"]
@@ -299,7 +299,7 @@ def test_a_damaged_run_is_one_sentence_that_names_the_file(goat: Goat, tables: l
     assert not Path("out.html").exists()
     assert not Path("out.csv").exists()
     shutil.rmtree("run")
-    assert "run is no run folder" in goat("predict", "run", "nodes.csv", "edges.csv").err
+    assert "run is not a run folder" in goat("predict", "run", "nodes.csv", "edges.csv").err
 
 
 def test_small_and_many_targets_are_shown(goat: Goat, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from torch_goat.app.cli import progress
 from torch_goat.app.cli.progress import Bars, Lines, PlanProgress, RunProgress, duration
-from torch_goat.experiments.training import Epoch, Event, Result
+from torch_goat.experiments import Epoch, Event, Result
 
 RESULT = Result({"val": {"mse": 0.5}, "test": {"mse": 0.25}}, 1, 3, "epochs", 90.0, 1.0, 0, "cpu", {}, "")
 

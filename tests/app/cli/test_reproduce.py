@@ -11,9 +11,9 @@ from tests.experiments.recipes.recipes import TINY, write
 from torch_goat import settings
 from torch_goat.app.cli import reproduce
 from torch_goat.app.cli.app import run
+from torch_goat.experiments import Event, Experiment, train
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes import RECIPES, plan, read_recipe
-from torch_goat.experiments.training import Event, Experiment, train
 from torch_goat.experiments.training.worker import main as worker
 
 

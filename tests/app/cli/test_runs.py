@@ -8,8 +8,8 @@ from rich.console import Console
 
 from tests.app.cli.conftest import Ended, Goat
 from torch_goat.app.cli import runs
+from torch_goat.experiments import Epoch, Experiment, Interrupted, Result, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Epoch, Experiment, Interrupted, Result, TrainingOptions, train
 from torch_goat.files import is_locked, locked
 
 BASE = Experiment("betweenness-100", "paper", model=ModelOptions("gcn"), training=TrainingOptions(epochs=4))

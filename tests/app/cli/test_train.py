@@ -15,8 +15,8 @@ from tests.small_runs import small
 from torch_goat import settings
 from torch_goat.app.cli.progress import RunProgress
 from torch_goat.data.loader import write_graph
+from torch_goat.experiments import Epoch, Experiment, Run, train
 from torch_goat.experiments.search import starting_point
-from torch_goat.experiments.training import Epoch, Experiment, open_run, train
 from torch_goat.files import locked
 
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=5", "--set", "hidden_channels=4", "--device", "cpu"]
@@ -242,7 +242,7 @@ def test_a_folder_of_arrays(goat: Goat) -> None:
     ended = goat("train", "arrays", "--model", "gat", *options)
     assert ended.code == 0, ended.err
     assert "gat on arrays (masks 0)" in ended.out
-    run = open_run(the_run())
+    run = Run(the_run())
     assert Path(run.experiment.graph) == Path("arrays").resolve()
     assert run.graph().data.num_nodes == 60
     again = goat("train", "--recipe", str(the_run() / "config.toml"), "--out", "again")

@@ -15,11 +15,11 @@ from torch_goat import settings
 from torch_goat.app.cli.progress import board
 from torch_goat.app.cli.tune import _Show
 from torch_goat.data.loader import write_graph
+from torch_goat.experiments import Experiment, Result, RunError, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes import paper_grid
 from torch_goat.experiments.search import Search
 from torch_goat.experiments.search.worker import TrialEvent
-from torch_goat.experiments.training import Experiment, Result, RunError, TrainingOptions
 from torch_goat.files import is_locked
 
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=2", "--set", "hidden_channels=4", "--device", "cpu"]

@@ -13,8 +13,8 @@ from tests.small_runs import run, small, small_graphs
 from torch_goat.app.explain import Explanation, explain
 from torch_goat.app.explain.figure import save_figure, short
 from torch_goat.data.loader import write_graph
+from torch_goat.experiments import Experiment, Run, RunError, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Experiment, Run, RunError, TrainingOptions, open_run, train
 from torch_goat.nn import Ordering
 from torch_goat.settings import SettingsError
 
@@ -34,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def deep(runs: Path) -> tuple[Run, Explanation]:
-    opened = open_run(runs / "deep-0")
+    opened = Run(runs / "deep-0")
     return opened, explain(opened, str(NODE))
 
 
@@ -52,7 +52,7 @@ def log_odds(out: Tensor, chosen: int) -> float:
 
 @pytest.mark.parametrize("name", ["deep-0", "gcn"])
 def test_contributions_are_lost_log_odds(runs: Path, name: str) -> None:
-    opened = open_run(runs / name)
+    opened = Run(runs / name)
     found = explain(opened, str(NODE))
     data = small("top2")
     around = sorted(data.edge_index[0, data.edge_index[1] == NODE].tolist())
@@ -89,7 +89,7 @@ def test_interactions_are_what_two_do_beyond_each(deep: tuple[Run, Explanation])
 
 def test_only_the_strongest_are_paired(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch_goat.app.explain.node.STRONGEST", 3)
-    found = explain(open_run(runs / "gcn"), str(NODE))
+    found = explain(Run(runs / "gcn"), str(NODE))
     strongest = {one.neighbor for one in found.effects[:3]}
     assert len(found.interactions) == 3
     assert {node for one in found.interactions for node in (one.first, one.second)} == strongest
@@ -134,7 +134,7 @@ def test_stability_over_seeds_compares_mean_coefficients(runs: Path, deep: tuple
     data = small("top2")
     orders = []
     for name in ("deep-0", "deep-1"):
-        _, orderings = open_run(runs / name).network(data.x, data.edge_index, return_orderings=True)
+        _, orderings = Run(runs / name).network(data.x, data.edge_index, return_orderings=True)
         weight: dict[int, float] = {}
         for head in range(2):
             pairs = zip(
@@ -149,14 +149,14 @@ def test_stability_over_seeds_compares_mean_coefficients(runs: Path, deep: tuple
 
 
 def test_a_network_without_goat_layers_has_no_order(runs: Path) -> None:
-    found = explain(open_run(runs / "gcn"), str(NODE))
+    found = explain(Run(runs / "gcn"), str(NODE))
     assert found.readings == ()
     assert found.stability.epochs == found.stability.seeds == ()
     assert found.effects
 
 
 def test_regression_contributions_are_differences(runs: Path) -> None:
-    opened = open_run(runs / "number")
+    opened = Run(runs / "number")
     found = explain(opened, str(NODE))
     whole = float(without(opened)[0])
     assert found.prediction.value == pytest.approx(whole, abs=1e-6)
@@ -167,7 +167,7 @@ def test_regression_contributions_are_differences(runs: Path) -> None:
 
 
 def test_a_node_without_neighbors(runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    opened = open_run(runs / "deep-0")
+    opened = Run(runs / "deep-0")
     named = opened.graph()
     named.data.edge_index = named.data.edge_index[:, named.data.edge_index[1] != NODE]
     monkeypatch.setattr(Run, "graph", lambda self, data_dir=None: named)
@@ -191,7 +191,7 @@ def test_the_dictionary_has_names_alone(deep: tuple[Run, Explanation]) -> None:
 
 @pytest.mark.parametrize("name", ["deep-0", "gcn", "number"])
 def test_the_figure_is_a_picture(runs: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = open_run(runs / name)
+    opened = Run(runs / name)
     named = opened.graph()
     strange = named._replace(ids=tuple(f"$\\frac{{{node}$ <b>\n漢" for node in range(len(named.ids))))
     monkeypatch.setattr(Run, "graph", lambda self, data_dir=None: strange)
@@ -211,14 +211,14 @@ def test_a_run_on_a_folder_of_arrays(tmp_path: Path) -> None:
         "mine", graph=str(tmp_path / "graph"), model=ModelOptions(hidden_channels=4), training=TrainingOptions(epochs=2)
     )
     train(experiment, tmp_path / "run", device="cpu")
-    found = explain(open_run(tmp_path / "run"), str(NODE))
+    found = explain(Run(tmp_path / "run"), str(NODE))
     neighbors = set(data.edge_index[0][data.edge_index[1] == NODE].tolist())
     assert {one.neighbor for one in found.effects} == neighbors
 
 
 def test_what_cannot_be_explained(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="no node '60'"):
-        explain(open_run(runs / "gcn"), "60")
+        explain(Run(runs / "gcn"), "60")
     run(tmp_path / "held", "goat", fixed_ordering=0, epochs=2)
     with pytest.raises(RunError, match="orders held fixed"):
-        explain(open_run(tmp_path / "held"), str(NODE))
+        explain(Run(tmp_path / "held"), str(NODE))

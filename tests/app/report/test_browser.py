@@ -12,7 +12,7 @@ import torch
 from tests.app.report.test_report import HOSTILE
 from tests.small_runs import run, small, small_graphs
 from torch_goat.app.report import report
-from torch_goat.experiments.training import NamedGraph, Run, open_run
+from torch_goat.experiments import NamedGraph, Run
 
 pytestmark = pytest.mark.browser
 FLAGS = [
@@ -112,7 +112,7 @@ def test_it_opens_without_an_error(open_page: Any, scheme: str) -> None:
 def test_search_and_head_switch(open_page: Any, pages: Path) -> None:
     page = open_page("plain.html")
     best = Path(page.locator("h2", has_text="Predictions of").inner_text().partition("seed ")[2][0])
-    opened = open_run(pages / f"runs/goat-{best}")
+    opened = Run(pages / f"runs/goat-{best}")
     data = small("top2")
     _, orderings = opened.network(data.x, data.edge_index, return_orderings=True)
     for node in (11, 30):

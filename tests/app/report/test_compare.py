@@ -11,7 +11,7 @@ from scipy import stats
 from tests.small_runs import run, small_graphs
 from torch_goat.app.report.compare import Finished, compare, gather, on_one_dataset
 from torch_goat.data.tables import Tables
-from torch_goat.experiments.training import RunError
+from torch_goat.experiments import RunError
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 
 from torch_goat.app.report.measures import calibration, confusion, degrees, mean_by, share_by, wilson
 from torch_goat.app.report.words import data_table
-from torch_goat.experiments.training import NamedGraph
+from torch_goat.experiments import NamedGraph
 
 
 @pytest.mark.parametrize(("successes", "count"), [(0, 5), (5, 5), (3, 10), (800, 1000)])

@@ -12,7 +12,7 @@ from tests.small_runs import run, small_graphs
 from torch_goat.app.cli.app import run as goat
 from torch_goat.app.report import compose, report
 from torch_goat.app.report.compare import gather
-from torch_goat.experiments.training import NamedGraph, Run, RunError
+from torch_goat.experiments import NamedGraph, Run, RunError
 from torch_goat.settings import SettingsError
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"

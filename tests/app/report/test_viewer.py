@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from torch_goat.app.explain import Effect
 from torch_goat.app.report import viewer
-from torch_goat.experiments.training import NamedGraph
+from torch_goat.experiments import NamedGraph
 from torch_goat.nn import GOATConv, Ordering
 
 

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from torch_goat.data.datasets import NeighborhoodXOR, load
+from torch_goat.experiments import Experiment, TrainingOptions, fit, train
 from torch_goat.experiments.information import captured_information, predicted_classes
 from torch_goat.experiments.information.captured import load_network
 from torch_goat.experiments.information.comparison import LAYERS, MODELS, PARAMETERS, candidates, fitted, parameters
 from torch_goat.experiments.models import build, degree_histogram
-from torch_goat.experiments.training import Experiment, TrainingOptions, fit, train
 
 
 def test_bits_of_predictions() -> None:

@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.recipes.recipes import write
+from torch_goat.experiments import Experiment, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes import RECIPES, Recipe, read_recipe, with_found
-from torch_goat.experiments.training import Experiment, TrainingOptions
 from torch_goat.settings import SettingsError
 
 FOUND = Experiment(

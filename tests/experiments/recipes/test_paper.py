@@ -3,9 +3,9 @@
 import pytest
 
 from torch_goat.data.datasets import DATASETS
+from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes import RECIPES, plan, read_recipe
-from torch_goat.experiments.training import TrainingOptions
 
 ROWS = {
     ("table1", "gcn"): ["57.35 4.13", "0.0063 0.0036", "0.0020 0.0008", "0.0135 0.0067", "0.00380 0.00120"],

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.recipes.recipes import TINY, write
+from torch_goat.experiments import Experiment, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes import plan, read_recipe
-from torch_goat.experiments.training import Experiment, TrainingOptions
 from torch_goat.settings import SettingsError
 
 

@@ -3,9 +3,9 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.recipes.recipes import TINY, write
+from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes import RECIPES, Published, read_recipe
-from torch_goat.experiments.training import TrainingOptions
 from torch_goat.settings import SettingsError
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.recipes.recipes import TINY, write
+from torch_goat.experiments import Result
 from torch_goat.experiments.recipes import Recipe, finals, plan, read_recipe, settle, trials
-from torch_goat.experiments.training import Result
 from torch_goat.settings import SettingsError
 
 SPACE = """

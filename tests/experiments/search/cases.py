@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from torch_goat.experiments import Experiment, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.search import Search, Space
-from torch_goat.experiments.training import Experiment, TrainingOptions
 
 SPACE: Space = {"hidden_channels": (2, 3, 4, 5), "dropout": (0.0, 0.2, 0.4, 0.6), "learning_rate": (0.001, 0.01, 0.1)}
 

@@ -15,7 +15,7 @@ from tests.experiments.search.cases import small_search
 from torch_goat.experiments.search import Search
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.search.worker import run_trials
-from torch_goat.experiments.training import run as run_module
+from torch_goat.experiments.training import train as run_module
 
 TRIALS = 8
 SEARCHES = {"tpe": small_search(epochs=2, indices=(0, 1)), "grid": small_search(epochs=40, method="grid")}

@@ -14,10 +14,10 @@ import torch
 from tests.experiments.search.cases import small_search
 from tests.postgres import PASSWORD, Postgres, free_port, tell
 from torch_goat.app.cli.errors import EXPECTED
+from torch_goat.experiments import RunError
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.search.tune import tune
 from torch_goat.experiments.search.worker import TrialEvent, run_trials
-from torch_goat.experiments.training import RunError
 from torch_goat.settings import SettingsError
 
 pytestmark = pytest.mark.postgres

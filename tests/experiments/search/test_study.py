@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.search.cases import small_search
+from torch_goat.experiments import RunError
 from torch_goat.experiments.search import Search
 from torch_goat.experiments.search.storage import open_storage
 from torch_goat.experiments.search.study import Study
-from torch_goat.experiments.training import RunError
 from torch_goat.files import locked
 from torch_goat.settings import SettingsError
 

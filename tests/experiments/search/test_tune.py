@@ -8,11 +8,11 @@ import pytest
 
 from tests.experiments.search.cases import small_search
 from torch_goat import settings
+from torch_goat.experiments import Experiment, Interrupted, RunError
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.search.tune import tune
 from torch_goat.experiments.search.worker import TrialEvent, run_trials
-from torch_goat.experiments.training import Experiment, Interrupted, RunError
 from torch_goat.settings import SettingsError
 
 

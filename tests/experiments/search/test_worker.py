@@ -5,13 +5,13 @@ from statistics import fmean
 import pytest
 from optuna.trial import TrialState
 
-import torch_goat.experiments.training.run
+import torch_goat.experiments.training.train
 from tests.experiments.search.cases import small_search
+from torch_goat.experiments import Interrupted, RunError
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.search import Search
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.search.worker import TrialEvent, run_trials
-from torch_goat.experiments.training import Interrupted, RunError
 
 
 def search_in(folder: Path, search: Search, total: int, storage: str = "") -> Study:
@@ -90,7 +90,7 @@ def test_a_folder_that_cannot_be_used_ends_the_search_not_the_trial(
 
     study = Study(small_search(), tmp_path, "", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(torch_goat.experiments.training.run, "save_weights", full)
+        patch.setattr(torch_goat.experiments.training.train, "save_weights", full)
         with pytest.raises(RunError, match="no space left"):
             run_trials(study, device="cpu")
     assert study.finished() == []

@@ -2,9 +2,9 @@ import json
 from pathlib import Path
 
 from tests.experiments.recipes.recipes import write
+from torch_goat.experiments import train
 from torch_goat.experiments.recipes import plan, read_recipe
 from torch_goat.experiments.tables import Ledger, collect
-from torch_goat.experiments.training import train
 
 
 def test_results_come_from_the_folders_of_the_same_experiment(tmp_path: Path) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.recipes.recipes import write
+from torch_goat.experiments import RunError, train
 from torch_goat.experiments.recipes import Run, plan, read_recipe
 from torch_goat.experiments.tables import Ledger, collect
-from torch_goat.experiments.training import RunError, train
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ import pytest
 
 from tests import alone
 from tests.experiments.recipes.recipes import TINY, write
+from torch_goat.experiments import Event, Interrupted, PlannedRun, train
 from torch_goat.experiments.recipes import read_recipe
 from torch_goat.experiments.tables import worker
 from torch_goat.experiments.tables.folder import TableFolder, begun_recipe
-from torch_goat.experiments.training import Event, Interrupted, PlannedRun, train
 
 SEARCHED = f"{TINY}\n[search.space]\nlearning_rate = [0.001, 0.1]\n"
 CELL = ("--only", "gcn", "--datasets", "size")

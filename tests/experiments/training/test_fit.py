@@ -6,8 +6,8 @@ import torch
 from torch_geometric.nn import GCN
 
 from tests.experiments.training.graphs import Constant, constant_data, tiny
+from torch_goat.experiments import Epoch, Interrupted, TrainingOptions, fit
 from torch_goat.experiments.models import ModelOptions, build
-from torch_goat.experiments.training import Epoch, Interrupted, TrainingOptions, fit
 
 
 def test_reads_the_test_nodes_where_validation_was_best() -> None:

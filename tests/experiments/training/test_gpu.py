@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from tests.experiments.training.graphs import tiny
+from torch_goat.experiments import Epoch, Experiment, Interrupted, TrainingOptions, fit, train
 from torch_goat.experiments.models import ModelOptions, build
-from torch_goat.experiments.training import Epoch, Experiment, Interrupted, TrainingOptions, fit, train
 from torch_goat.experiments.training.epoch_graph import EpochGraph
 from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.loop import Loop

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from torch_goat.experiments import Event, Experiment, PlannedRun, TrainingOptions, finished, run_plan, train
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Event, Experiment, PlannedRun, TrainingOptions, finished, run_plan, train
 
 GCN = ModelOptions(name="gcn")
 

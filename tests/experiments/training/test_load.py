@@ -11,8 +11,8 @@ from tests.experiments.training.graphs import tiny
 from torch_goat.data import datasets
 from torch_goat.data.loader import write_graph
 from torch_goat.data.loader.folder import digest
+from torch_goat.experiments import Experiment, Run, RunError, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Experiment, RunError, TrainingOptions, open_run, train
 from torch_goat.settings import SettingsError
 
 SHORT = TrainingOptions(epochs=3, patience=0)
@@ -31,7 +31,7 @@ def test_the_network_is_the_one_whose_metrics_are_in_the_result(run_folder: Path
     data = datasets.load("top2", index=1)
     out = network(data.x, data.edge_index)
     accuracy = (out.argmax(-1) == data.y)[data.test_mask].double().mean()
-    assert float(accuracy) == open_run(run_folder).result.metrics["test"]["accuracy"]
+    assert float(accuracy) == Run(run_folder).result.metrics["test"]["accuracy"]
 
 
 def test_arrays_that_changed_are_noticed(tmp_path: Path) -> None:
@@ -40,10 +40,10 @@ def test_arrays_that_changed_are_noticed(tmp_path: Path) -> None:
     one = Experiment("mine", model=ModelOptions(name="gcn"), training=SHORT, graph=str(arrays))
     one = replace(one, graph_digest=digest(arrays))
     train(one, tmp_path / "run", device="cpu")
-    assert torch.equal(open_run(tmp_path / "run").graph().data.y, data.y)
+    assert torch.equal(Run(tmp_path / "run").graph().data.y, data.y)
     data.y[7] = (data.y[7] + 1) % 3
     write_graph(data, arrays, force=True)
-    run = open_run(tmp_path / "run")  # the network is what it was
+    run = Run(tmp_path / "run")  # the network is what it was
     with pytest.raises(SettingsError, match=f"the arrays in {arrays} changed since the run was started"):
         run.graph()
     with pytest.raises(SettingsError, match=f"the arrays in {arrays} changed since the run was started"):
@@ -52,11 +52,11 @@ def test_arrays_that_changed_are_noticed(tmp_path: Path) -> None:
     data.x = data.x[:, :4]
     write_graph(data, arrays, force=True)
     with pytest.raises(SettingsError, match=f"the arrays in {arrays} changed since the run was started"):
-        open_run(tmp_path / "run")
+        torch_goat.load(tmp_path / "run")
 
 
 def test_the_graph_is_the_one_of_the_run(run_folder: Path) -> None:
-    data, ids, classes, *_ = graph = open_run(run_folder).graph()
+    data, ids, classes, *_ = graph = Run(run_folder).graph()
     expected = datasets.load("top2", index=1)
     assert torch.equal(data.x, expected.x)
     assert torch.equal(data.test_mask, expected.test_mask)
@@ -72,7 +72,7 @@ def test_the_graph_is_the_one_of_the_run(run_folder: Path) -> None:
 def test_regression_and_stored_degrees_come_back(tmp_path: Path, dataset: str, name: str) -> None:
     model = ModelOptions(name=name, hidden_channels=4)
     result = train(Experiment(dataset, model=model, training=SHORT), tmp_path / "run", device="cpu")
-    run = open_run(tmp_path / "run")
+    run = Run(tmp_path / "run")
     data = run.graph().data
     out = run.network(data.x, data.edge_index).detach()[data.test_mask]
     y = data.y[data.test_mask]
@@ -83,7 +83,7 @@ def test_regression_and_stored_degrees_come_back(tmp_path: Path, dataset: str, n
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("config.toml", None, "no run folder: it has no config.toml"),
+        ("config.toml", None, "not a run folder: it has no config.toml"),
         ("result.json", None, "not done: it has no result.json"),
         ("model.safetensors", None, "damaged"),
         ("config.toml", b"dataset = [", "damaged .*not a TOML file"),
@@ -104,5 +104,5 @@ def test_a_folder_that_is_not_whole_is_refused(
     if content is not None:
         (folder / file).write_bytes(content)
     with pytest.raises(RunError, match=message) as caught:
-        torch_goat.load(folder)
+        Run(folder).result if file == "result.json" else torch_goat.load(folder)
     assert "\n" not in str(caught.value)

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch_geometric.nn import GCN
 
 from tests.experiments.training.graphs import Constant, constant_data, tiny
+from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import ModelOptions, build
-from torch_goat.experiments.training import TrainingOptions
 from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.loop import Loop
 from torch_goat.experiments.training.task import Task

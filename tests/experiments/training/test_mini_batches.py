@@ -15,9 +15,9 @@ from torch_geometric.nn import GCN
 
 from tests.experiments.training.graphs import tiny
 from torch_goat.data.loader import open_graph, write_graph
+from torch_goat.experiments import Epoch, Experiment, Interrupted, RunError, TrainingOptions, fit, train
 from torch_goat.experiments.models import ModelOptions, build
-from torch_goat.experiments.training import Epoch, Experiment, Interrupted, RunError, TrainingOptions, fit, train
-from torch_goat.experiments.training import run as run_module
+from torch_goat.experiments.training import train as run_module
 from torch_goat.experiments.training.mini_batches import SeedBatches, check_fanout_length
 from torch_goat.experiments.training.task import Task
 from torch_goat.nn.ordering import Ordering

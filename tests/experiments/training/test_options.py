@@ -6,8 +6,8 @@ import pytest
 
 from torch_goat import settings
 from torch_goat.data.tables import Tables
+from torch_goat.experiments import Experiment, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Experiment, TrainingOptions
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from torch_goat import settings
+from torch_goat.experiments import Experiment, PlannedRun, TrainingOptions, read_plan, write_plan
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Experiment, PlannedRun, TrainingOptions, read_plan, write_plan
 
 
 def test_a_plan_moves_with_its_folders(tmp_path: Path) -> None:

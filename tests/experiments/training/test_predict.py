@@ -9,8 +9,8 @@ import torch
 import torch_goat
 from tests.data.tables.files import NODES, write
 from torch_goat.data.tables import TableError, load_tables
+from torch_goat.experiments import Experiment, Run, RunError, TrainingOptions, predict, train
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Experiment, RunError, TrainingOptions, open_run, predict, train
 from torch_goat.settings import SettingsError
 
 SHORT = TrainingOptions(epochs=4, patience=0, learning_rate=0.05)
@@ -26,7 +26,7 @@ def run(folder: Path, model: str = "gcn", **options) -> Path:
 
 
 def test_predictions_are_what_the_trained_network_says(tmp_path: Path) -> None:
-    done = open_run(run(tmp_path))
+    done = Run(run(tmp_path))
     graph = done.graph()
     assert (graph.ids, graph.classes, graph.target) == (tuple("abcdefghij"), ("no", "yes"), "label")
     found = predict(done, tmp_path / "nodes.csv", tmp_path / "edges.csv")
@@ -45,7 +45,7 @@ def test_predictions_are_what_the_trained_network_says(tmp_path: Path) -> None:
 
 
 def test_numbers_are_predicted_in_their_own_unit(tmp_path: Path) -> None:
-    done = open_run(run(tmp_path, target="age", drop=("label",)))
+    done = Run(run(tmp_path, target="age", drop=("label",)))
     graph = done.graph()
     found = predict(done, tmp_path / "nodes.csv", tmp_path / "edges.csv")
     out = done.network(graph.data.x, graph.data.edge_index).detach().view(-1)
@@ -59,7 +59,7 @@ def test_numbers_are_predicted_in_their_own_unit(tmp_path: Path) -> None:
 
 def test_edge_features_are_read_again(tmp_path: Path) -> None:
     edges = "source,target,weight\na,b,1\nb,c,5\nc,d,2\nd,e,9\ne,f,1\nf,a,4\ng,h,3\nh,i,1\ni,j,7\n"
-    done = open_run(run(tmp_path, "gat", edges=edges, edge_features=True))
+    done = Run(run(tmp_path, "gat", edges=edges, edge_features=True))
     first = predict(done, tmp_path / "nodes.csv", tmp_path / "edges.csv")
     (tmp_path / "edges.csv").write_text(edges.replace("b,c,5", "b,c,-5"))
     other = predict(done, tmp_path / "nodes.csv", tmp_path / "edges.csv")
@@ -78,13 +78,13 @@ def test_a_run_does_not_go_on_with_other_tables(tmp_path: Path) -> None:
     folder = run(tmp_path)
     (tmp_path / "nodes.csv").write_text(NODES.replace("a,30", "a,99"))
     with pytest.raises(TableError, match="changed since the run was started"):
-        open_run(folder).graph()
+        Run(folder).graph()
 
 
 def test_named_datasets_have_no_tables_to_predict_on(tmp_path: Path) -> None:
     train(Experiment("top2", model=ModelOptions(name="mlp"), training=SHORT), tmp_path / "run", device="cpu")
     with pytest.raises(SettingsError, match="was trained on the dataset 'top2'"):
-        predict(open_run(tmp_path / "run"), "nodes.csv", "edges.csv")
+        predict(Run(tmp_path / "run"), "nodes.csv", "edges.csv")
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"format": 99}', "[]", '{"target": "label"}', "[" * 10_000])
@@ -95,4 +95,4 @@ def test_a_schema_that_is_damaged_is_refused(tmp_path: Path, content: str | None
     if content is not None:
         (copy / "schema.json").write_text(content)
     with pytest.raises(RunError, match="damaged"):
-        open_run(copy)
+        torch_goat.load(copy)

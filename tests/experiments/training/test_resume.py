@@ -15,9 +15,9 @@ import pytest
 import torch
 
 from tests.experiments.training.graphs import tiny
+from torch_goat.experiments import Experiment, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Experiment, TrainingOptions, train
-from torch_goat.experiments.training import run as run_module
+from torch_goat.experiments.training import train as run_module
 
 EPOCHS = 24
 EXPERIMENTS = {

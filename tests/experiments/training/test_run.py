@@ -19,10 +19,7 @@ from safetensors.torch import load_file
 from tests.experiments.training.graphs import tiny
 from torch_goat import settings
 from torch_goat.data.loader import write_graph
-from torch_goat.experiments import models
-from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import (
-    Busy,
+from torch_goat.experiments import (
     Epoch,
     Experiment,
     Interrupted,
@@ -30,9 +27,12 @@ from torch_goat.experiments.training import (
     RunError,
     TrainingOptions,
     finished,
+    models,
     train,
 )
-from torch_goat.experiments.training import run as run_module
+from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.training import train as run_module
+from torch_goat.files import Busy
 from torch_goat.nn import Ordering
 
 GOAT = ModelOptions(name="goat", hidden_channels=4, backend="torch")
@@ -192,9 +192,9 @@ from pathlib import Path
 folder = Path(sys.argv[1])
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(folder)], check=True)
 print("mounted", flush=True)
-from torch_goat.experiments.training import Experiment, RunError, TrainingOptions, train
+from torch_goat.experiments import Experiment, RunError, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
-import torch_goat.experiments.training.run as run
+import torch_goat.experiments.training.train as run
 run.CHECKPOINT_SECONDS = 0
 model = ModelOptions(name="gcn", hidden_channels=999)
 try:

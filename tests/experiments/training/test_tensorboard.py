@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from torch_goat.experiments.training import Epoch, TensorBoard
+from torch_goat.experiments import Epoch, TensorBoard
 
 
 def test_curves_can_be_read_back(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests import alone
+from torch_goat.experiments import Experiment, PlannedRun, TrainingOptions, finished, train, worker, write_plan
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import Experiment, PlannedRun, TrainingOptions, finished, train, worker, write_plan
 from torch_goat.files import locked
 
 

@@ -22,9 +22,9 @@ from torch_goat.data.datasets import DATASETS
 from torch_goat.data.loader import open_graph
 from torch_goat.data.loader.folder import is_graph_folder
 from torch_goat.data.tables.options import Task
+from torch_goat.experiments import Experiment, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.search import starting_point
-from torch_goat.experiments.training import Experiment, TrainingOptions
 from torch_goat.experiments.training.task import task_of
 from torch_goat.settings import SettingsError, nearest
 

@@ -8,8 +8,8 @@ from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.options import Device, Precision, with_precision
 from torch_goat.app.cli.progress import RunProgress
 from torch_goat.data.datasets import DATASETS
+from torch_goat.experiments import train
 from torch_goat.experiments.search import starting_point
-from torch_goat.experiments.training import train
 from torch_goat.settings import override
 
 DATASET = "top2"

@@ -10,7 +10,8 @@ from typing import Any, NoReturn
 from torch.distributed import is_torchelastic_launched
 
 from torch_goat.data.datasets import DataError
-from torch_goat.experiments.training import Busy, RunError
+from torch_goat.experiments import RunError
+from torch_goat.files import Busy
 from torch_goat.settings import SettingsError
 
 EXPECTED = (Busy, DataError, ImportError, RunError)  # their messages say it all

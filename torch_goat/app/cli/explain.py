@@ -10,8 +10,8 @@ from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.options import DataDir, Force, check_new
 from torch_goat.app.explain import Agreement, Explanation
 from torch_goat.app.explain import explain as explain_node
+from torch_goat.experiments import Run
 from torch_goat.experiments.information.charts import check_ending
-from torch_goat.experiments.training import open_run
 from torch_goat.files import write_atomic
 
 ROWS = 20  # of a table; the JSON file has all
@@ -33,7 +33,7 @@ def explain(
         check_new(file, force)
     if figure is not None:
         check_ending(figure)
-    found = explain_node(open_run(run), node, data_dir=data_dir)
+    found = explain_node(Run(run), node, data_dir=data_dir)
     if json_file is not None:
         write_atomic(json_file, json.dumps(found.to_dict(), indent=1, allow_nan=False, ensure_ascii=False) + "\n")
     if figure is not None:

@@ -7,8 +7,8 @@ import typer
 from torch_goat.app.cli.console import console
 from torch_goat.app.cli.options import Force, check_new
 from torch_goat.data.tables.folder import find_tables
-from torch_goat.experiments.training import Predictions, open_run
-from torch_goat.experiments.training import predict as apply
+from torch_goat.experiments import Predictions, Run
+from torch_goat.experiments import predict as apply
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
 
@@ -29,7 +29,7 @@ def predict(
     """
     check_new(out, force)
     files = find_tables(nodes, edges)
-    found = apply(open_run(run), files["nodes"], files["edges"], join=join)
+    found = apply(Run(run), files["nodes"], files["edges"], join=join)
     told = console(stderr=True)
     for note in found.notes:
         told.print(f"Note: {note}", markup=False, soft_wrap=True)

@@ -14,7 +14,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from torch_goat.app.cli.console import console
-from torch_goat.experiments.training import Epoch, Event
+from torch_goat.experiments import Epoch, Event
 from torch_goat.experiments.training.metrics import show
 
 LINE_SECONDS = 30.0  # between two lines on the epochs of a run

@@ -12,11 +12,11 @@ from torch_goat import settings
 from torch_goat.app.cli import options
 from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.progress import PlanProgress
+from torch_goat.experiments import Experiment, PlannedRun, run_plan, write_plan
 from torch_goat.experiments.recipes import RECIPES, Recipe, find_recipe, read_recipe, with_found
 from torch_goat.experiments.tables import FORMATS, ResultTable
 from torch_goat.experiments.tables.folder import TableFolder, asked_cells, begun_recipe
 from torch_goat.experiments.tables.layout import Grid, Lines, comparison_grid, main_grid, notes
-from torch_goat.experiments.training import Experiment, PlannedRun, run_plan, write_plan
 from torch_goat.experiments.training.jobs import why_failed
 from torch_goat.settings import SettingsError, nearest
 

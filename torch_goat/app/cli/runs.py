@@ -10,12 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from torch_goat import settings
 from torch_goat.app.cli.console import Aligned, console, say
-from torch_goat.experiments.training import Experiment, Result
-from torch_goat.experiments.training.folder import CONFIG, CURVES, ERROR, RESULT, find_runs
+from torch_goat.experiments import Result, Run, find_runs
+from torch_goat.experiments.run import Damaged
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive, show
-from torch_goat.files import is_locked
 from torch_goat.settings import SettingsError, nearest
 
 FORMATS = ("table", "csv", "json")
@@ -24,7 +22,7 @@ COMMON = ("dataset", "model", "seed", "index", "metric", "state")  # said once w
 
 
 @dataclass(frozen=True)
-class Run:
+class Row:
     """What a run folder says of itself.
 
     Args:
@@ -58,7 +56,7 @@ class Run:
     seconds: float = math.nan
 
 
-KEYS = [field.name for field in fields(Run)]
+KEYS = [field.name for field in fields(Row)]
 
 
 def runs(
@@ -81,7 +79,7 @@ def runs(
         raise SettingsError(f"there is no folder {folder}; name one that holds runs.")
     found = [
         run
-        for run in map(read_run, find_runs(folder))
+        for run in map(summary, find_runs(folder))
         if dataset in ("", run.dataset) and model in ("", run.model) and done in (None, run.state == DONE)
     ]
     if sort:
@@ -97,40 +95,28 @@ def runs(
         typer.echo(f"There are no such runs in {folder}.")
 
 
-def read_run(folder: Path) -> Run:
-    """What is in a run folder; one that cannot be read is damaged."""
-    blank = Run(str(folder), "damaged")
+def summary(run: Run) -> Row:
+    """What a run folder holds; one that cannot be read is damaged."""
+    blank = Row(str(run.folder), "damaged")
     try:
-        experiment = settings.read(Experiment, folder / CONFIG)
-        run = replace(
+        experiment = run.experiment
+        row = replace(
             blank,
+            state=run.state,
+            note=run.error if run.state == "failed" else "",
             dataset=experiment.dataset,
             model=experiment.model.name,
             split=experiment.split,
             index=experiment.index,
             seed=experiment.seed,
+            epochs=run.epochs,
         )
-        if (folder / RESULT).exists():
-            return _with_result(run, _result(folder / RESULT), experiment.training.class_weights)
-        run = replace(run, epochs=_epochs(folder / CURVES))
-        if is_locked(folder):
-            return replace(run, state="running")
-        if (folder / ERROR).exists():
-            text = (folder / ERROR).read_text(encoding="utf-8").strip()
-            return replace(run, state="failed", note=text.partition("\n")[0])
-        return replace(run, state="stopped")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        return replace(blank, note=str(error).replace("\n", " ") or type(error).__name__)
+        return _with_result(row, run.result, experiment.training.class_weights) if row.state == DONE else row
+    except Damaged as error:
+        return replace(blank, note=f"{run.folder}/{error.what}")
 
 
-def _result(path: Path) -> Result:
-    try:
-        return Result.from_json(path.read_text(encoding="utf-8"))
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: {error}") from error
-
-
-def _with_result(run: Run, result: Result, weighted: bool) -> Run:
+def _with_result(run: Row, result: Result, weighted: bool) -> Row:
     metric = decisive(next(iter(result.metrics["val"])), weighted)
     test = result.metrics.get("test", {}).get(metric, math.nan)
     val, seconds = result.metrics["val"][metric], float(result.seconds)
@@ -139,22 +125,14 @@ def _with_result(run: Run, result: Result, weighted: bool) -> Run:
     )
 
 
-def _epochs(curves: Path) -> int:
-    """How many epochs a ``metrics.csv`` has."""
-    if not curves.exists():
-        return 0
-    lines = curves.read_text(encoding="utf-8").splitlines()
-    return int(lines[-1].partition(",")[0]) if len(lines) > 1 else 0  # below the names of the columns
-
-
-def _rank(run: Run, key: str) -> tuple[bool, Any]:
+def _rank(run: Row, key: str) -> tuple[bool, Any]:
     value = getattr(run, key)
     if isinstance(value, float) and math.isnan(value):
         return True, 0.0
     return False, -value if key in ("val", "test") and run.metric not in LOWER_IS_BETTER else value
 
 
-def _csv(found: Sequence[Run]) -> str:
+def _csv(found: Sequence[Row]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(KEYS)
@@ -163,7 +141,7 @@ def _csv(found: Sequence[Run]) -> str:
     return text.getvalue()
 
 
-def _print(found: Sequence[Run], folder: Path) -> None:
+def _print(found: Sequence[Row], folder: Path) -> None:
     rows = []
     for run in found:
         name = os.path.relpath(run.folder, folder)

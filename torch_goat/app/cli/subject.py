@@ -14,6 +14,7 @@ from torch_goat.app.cli.progress import RunProgress
 from torch_goat.data import datasets
 from torch_goat.data.datasets import NEIGHBORHOOD_TASKS
 from torch_goat.data.tables import Tables, load_tables
+from torch_goat.experiments import Experiment, TrainingOptions, fit
 from torch_goat.experiments.information import (
     Estimate,
     captured_information,
@@ -24,7 +25,6 @@ from torch_goat.experiments.information import (
 from torch_goat.experiments.information.comparison import EPOCHS, MODELS, fitted
 from torch_goat.experiments.models import ModelOptions, Network, build, degree_histogram
 from torch_goat.experiments.search import starting_point
-from torch_goat.experiments.training import Experiment, TrainingOptions, fit
 from torch_goat.nn.ordering import Ordering
 
 LEARNING_RATE = 0.01  # of the models on tasks of known information

@@ -27,9 +27,9 @@ from torch_goat.app.cli.own import check_there, compare, is_own, recording, show
 from torch_goat.app.cli.progress import RunProgress, duration
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.loader.folder import is_graph_folder
+from torch_goat.experiments import Epoch, Experiment, Observer, Result, TensorBoard, finished
+from torch_goat.experiments import train as run
 from torch_goat.experiments.search import fingerprint
-from torch_goat.experiments.training import Epoch, Experiment, Observer, Result, TensorBoard, finished
-from torch_goat.experiments.training import train as run
 from torch_goat.experiments.training.metrics import show
 from torch_goat.experiments.training.processes import processes
 from torch_goat.settings import SettingsError

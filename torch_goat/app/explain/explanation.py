@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from torch_goat.app.explain.steadiness import Stability
-from torch_goat.experiments.training import NamedGraph
+from torch_goat.experiments import NamedGraph
 
 
 def in_units(named: NamedGraph, values: Tensor) -> Tensor:

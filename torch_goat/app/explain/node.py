@@ -9,8 +9,8 @@ from torch import Tensor
 from torch_goat.app.explain.explanation import Effect, Explanation, Interaction, Prediction, Reading, in_units, truths
 from torch_goat.app.explain.removals import Graph, Removal, neighbors, outputs_without
 from torch_goat.app.explain.steadiness import sample, siblings, stability
+from torch_goat.experiments import NamedGraph, Run, RunError
 from torch_goat.experiments.models import Network
-from torch_goat.experiments.training import NamedGraph, Run, RunError
 from torch_goat.nn import Ordering
 
 STRONGEST: Final = 20  # neighbours whose interactions are looked at
@@ -25,7 +25,7 @@ def explain(
     the 20 whose absence changes most. See :func:`~torch_goat.app.explain.outputs_without` for what exactly is left out.
 
     Args:
-        run: The run, as :func:`torch_goat.experiments.training.open_run` gives it.
+        run: The run.
         node: The node's name.
         data_dir: The folder of the datasets.
         others: Run folders among which those of other seeds are looked for; the ones beside the run if ``None``.

@@ -1,7 +1,6 @@
 """How much of a learned order other epochs and other seeds share."""
 
 import math
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,10 +9,8 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from torch_goat import settings
 from torch_goat.app.explain.removals import Graph
-from torch_goat.experiments.training import Experiment, Run, RunError, open_run
-from torch_goat.experiments.training.folder import CONFIG, ORDERINGS, RESULT, reading
+from torch_goat.experiments import Experiment, Run, RunError
 from torch_goat.nn import Ordering
 from torch_goat.nn.agreement import kendall_tau
 
@@ -94,10 +91,7 @@ def stability(
     if not orderings:
         return Stability(nodes)
     epochs = []
-    for path in sorted((run.folder / ORDERINGS).glob("epoch-*-layer-*.safetensors"), key=_epoch_and_layer):
-        epoch, layer = _epoch_and_layer(path)
-        with reading(run.folder, path.relative_to(run.folder)):
-            recorded = Ordering.load(path)
+    for epoch, layer, recorded in run.orderings:
         tau = agreement(orderings[layer - 1], recorded, nodes) if layer <= len(orderings) else None
         if tau is not None:
             epochs.append(Agreement(epoch, layer, tau))
@@ -159,12 +153,14 @@ def _consensus(ordering: Ordering) -> Ordering:
 def _of_other_seeds(run: Run, folders: Iterable[Path]) -> list[Run]:
     found: list[Run] = []
     for folder in folders:
-        if len(found) == SEEDS or not (folder / CONFIG).is_file() or not (folder / RESULT).is_file():
+        other = Run(folder)
+        if len(found) == SEEDS or other.state != "done":
             continue
         try:
-            experiment = settings.read(Experiment, folder / CONFIG)
-            if experiment.seed != run.experiment.seed and settled(experiment) == settled(run.experiment):
-                found.append(open_run(folder))
+            experiment = other.experiment
+            same = experiment.seed != run.experiment.seed and settled(experiment) == settled(run.experiment)
+            if same and other.network is not None:
+                found.append(other)
         except (OSError, ValueError, RunError):  # another's trouble
             continue
     return sorted(found, key=lambda one: one.experiment.seed)
@@ -173,11 +169,6 @@ def _of_other_seeds(run: Run, folders: Iterable[Path]) -> list[Run]:
 def settled(experiment: Experiment) -> Experiment:
     """All of an experiment but its seed, its split and what it records."""
     return replace(experiment, seed=0, index=0, training=replace(experiment.training, record_orderings=()))
-
-
-def _epoch_and_layer(path: Path) -> tuple[int, int]:
-    found = re.fullmatch(r"epoch-(\d+)-layer-(\d+)", path.stem)
-    return (int(found[1]), int(found[2])) if found else (0, 1 << 30)
 
 
 def _finite(value: float) -> float | None:

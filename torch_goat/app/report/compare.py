@@ -13,8 +13,8 @@ from scipy import stats
 from torch_goat import settings
 from torch_goat.app.explain.steadiness import settled
 from torch_goat.app.report.measures import Z95, wilson
-from torch_goat.experiments.training import Experiment, Result, RunError
-from torch_goat.experiments.training.folder import CONFIG, RESULT, Damaged, find_runs, reading
+from torch_goat.experiments import Experiment, Result, RunError
+from torch_goat.experiments.run import Damaged, find_runs
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive
 
 DIFFERENCES: Final = 4  # settings that a label tells
@@ -83,17 +83,12 @@ def gather(place: Path) -> tuple[list[Finished], list[str]]:
     if not place.is_dir():
         raise RunError(f"there is no folder {place}; name a run or a folder of runs.")
     found, left_out = [], []
-    for folder in find_runs(place):
-        if not (folder / RESULT).is_file():
-            left_out.append(f"{_below(folder, place)} is not done")
+    for run in find_runs(place):
+        if run.state != "done":
+            left_out.append(f"{_below(run.folder, place)} is not done")
             continue
         try:
-            with reading(folder, CONFIG) as path:
-                experiment = settings.read(Experiment, path)
-            with reading(folder, RESULT) as path:
-                run = Finished(folder, experiment, Result.from_json(path.read_text(encoding="utf-8")))
-                run.score("val", run.first_metric)
-            found.append(run)
+            found.append(Finished(run.folder, run.experiment, run.result))
         except Damaged as error:
             left_out.append(damage(error, place))
     if not found:

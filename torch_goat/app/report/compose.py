@@ -1,4 +1,3 @@
-import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,8 +16,8 @@ from torch_goat.app.report.compare import Finished, Row, compare, damage, gather
 from torch_goat.app.report.drawing import Chart
 from torch_goat.app.report.page import render
 from torch_goat.app.report.viewer import viewer_data
-from torch_goat.experiments.training import NamedGraph, Run, open_run
-from torch_goat.experiments.training.folder import CURVES, Damaged, reading
+from torch_goat.experiments import NamedGraph, Run
+from torch_goat.experiments.run import Damaged
 from torch_goat.nn import Ordering
 from torch_goat.settings import SettingsError
 
@@ -145,7 +144,7 @@ def _page(
 
 def look_at(run: Finished, data_dir: str | Path | None) -> Detail:
     """Opens a run and lets its network predict."""
-    opened = open_run(run.folder)
+    opened = Run(run.folder)
     check_sorts(opened)
     named = opened.graph(data_dir)
     out, orderings = Graph.of(named.data).run_with_orderings(opened.network)
@@ -168,7 +167,7 @@ def _with_order(rows: Sequence[Row], looked_at: Row, detail: Detail, data_dir: s
 
 
 def _rows(runs: Sequence[Finished], data_dir: str | Path | None) -> list[Row]:
-    tested = int(open_run(runs[0].folder).graph(data_dir).data.test_mask.sum())
+    tested = int(Run(runs[0].folder).graph(data_dir).data.test_mask.sum())
 
     def squares(run: Finished) -> np.ndarray:
         if not _sorts(run):
@@ -186,11 +185,7 @@ def _furthest(detail: Detail) -> list[int]:
 
 
 def _learning(detail: Detail) -> list[Chart]:
-    with reading(detail.run.folder, CURVES) as path, open(path, newline="", encoding="utf-8") as file:
-        lines = list(csv.DictReader(file))
-        if len(lines) != detail.run.result.epochs:
-            raise ValueError(f"it has {len(lines)} epochs, but {detail.run.result.epochs} were trained")
-        curves = {key: np.array([float(line[key]) for line in lines]) for key in lines[0]}
+    curves = detail.run.curves
     best = detail.run.result.best_epoch
     unit = "target's unit" if detail.named.target_scale == 1 else "standard deviations"
     loss = "cross-entropy (nats)" if detail.classification else f"squared error ({unit}²)"

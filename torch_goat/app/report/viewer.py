@@ -12,7 +12,7 @@ import torch
 from torch_goat.app.explain import Effect, Graph
 from torch_goat.app.explain.explanation import in_units, truths
 from torch_goat.app.report.measures import degrees
-from torch_goat.experiments.training import NamedGraph
+from torch_goat.experiments import NamedGraph
 from torch_goat.nn import Ordering
 from torch_goat.ops.neighborhoods import neighborhoods
 

@@ -10,7 +10,7 @@ from torch_goat.app.explain.explanation import truths
 from torch_goat.app.report.compare import Row
 from torch_goat.app.report.measures import degrees
 from torch_goat.app.report.page import Table
-from torch_goat.experiments.training import Experiment, NamedGraph, Result
+from torch_goat.experiments import Experiment, NamedGraph, Result
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
 from torch_goat.experiments.training.task import SPLITS
 

@@ -9,11 +9,10 @@ from torch import Tensor
 from torch.nn import Module
 from torch_geometric.data import Data
 
-from torch_goat.experiments import models
+from torch_goat.experiments import Experiment, models
 from torch_goat.experiments.information.measures import mutual_information
 from torch_goat.experiments.information.samples import as_array, count, symbols
-from torch_goat.experiments.training import Experiment
-from torch_goat.experiments.training.folder import WEIGHTS
+from torch_goat.experiments.run import WEIGHTS
 
 
 def captured_information(prediction: Any, label: Any, *, corrected: bool = True) -> float:

@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from torch_geometric.data import Data
 
+from torch_goat.experiments import Experiment, TrainingOptions
 from torch_goat.experiments.models import ModelOptions, build, degree_histogram
-from torch_goat.experiments.training import Experiment, TrainingOptions
 
 # The paper's layer: with the weighted mean of the neighbours beside it, an RNN could not be credited with anything.
 _RNN_ALONE: Final = {"mean_residual": False, "rnn_init": "uniform"}

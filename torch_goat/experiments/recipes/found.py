@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from torch_goat import settings
 from torch_goat.data.datasets import DATASETS
+from torch_goat.experiments import Experiment
 from torch_goat.experiments.recipes.plan import choose
 from torch_goat.experiments.recipes.recipe import Cell, Recipe
-from torch_goat.experiments.training import Experiment
 from torch_goat.settings import SettingsError
 
 

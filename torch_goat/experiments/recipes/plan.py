@@ -4,9 +4,9 @@ from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
 from torch_goat.data.datasets import DATASETS
+from torch_goat.experiments import Experiment, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes.recipe import Recipe
-from torch_goat.experiments.training import Experiment, TrainingOptions
 from torch_goat.settings import SettingsError, nearest
 
 CellName = tuple[str, str]  # of a row and a column

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 from torch_goat import settings
 from torch_goat.data.datasets import DATASETS
+from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import TrainingOptions
 from torch_goat.settings import SettingsError, nearest
 
 Table = dict[str, Any]

@@ -13,10 +13,10 @@ from statistics import fmean
 from typing import Final, NamedTuple
 
 from torch_goat import settings
+from torch_goat.experiments import Experiment, Result, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes.plan import CellName, changed, choose, experiment
 from torch_goat.experiments.recipes.recipe import Cell, Recipe, Row, Table, without_defaults
-from torch_goat.experiments.training import Experiment, Result, TrainingOptions
 from torch_goat.settings import SettingsError
 
 ATTEMPTS: Final = 100  # to draw settings that no earlier trial has

@@ -7,9 +7,9 @@ from typing import Any, Final
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables import Tables
 from torch_goat.data.tables.options import Task
+from torch_goat.experiments import Experiment, TrainingOptions
 from torch_goat.experiments.models import MODELS, ModelOptions
 from torch_goat.experiments.models.layers import KINDS
-from torch_goat.experiments.training import Experiment, TrainingOptions
 from torch_goat.settings import SettingsError, nearest
 
 

@@ -5,8 +5,8 @@ from typing import Any, Final, Literal
 from torch_goat import settings
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables.options import Task
+from torch_goat.experiments import Experiment
 from torch_goat.experiments.search.space import size
-from torch_goat.experiments.training import Experiment
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
 from torch_goat.settings import SettingsError, nearest
 

@@ -7,8 +7,8 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from torch_goat.experiments import Experiment
 from torch_goat.experiments.models.layers import KINDS
-from torch_goat.experiments.training import Experiment
 from torch_goat.settings import SettingsError, override
 
 Space = dict[str, tuple[Any, ...]]

@@ -16,7 +16,7 @@ from optuna.storages import BaseStorage, JournalStorage, RDBStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from sqlalchemy.exc import SQLAlchemyError
 
-from torch_goat.experiments.training import RunError
+from torch_goat.experiments import RunError
 from torch_goat.files import fcntl, hold
 from torch_goat.settings import SettingsError
 

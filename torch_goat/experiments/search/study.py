@@ -8,12 +8,12 @@ import optuna
 from optuna.trial import FrozenTrial, TrialState
 
 from torch_goat import settings
+from torch_goat.experiments import Experiment, RunError
+from torch_goat.experiments.run import ERROR, usable
 from torch_goat.experiments.search.sampler import distributions, next_point
 from torch_goat.experiments.search.search import Search
 from torch_goat.experiments.search.space import at, decoded
 from torch_goat.experiments.search.storage import open_storage
-from torch_goat.experiments.training import Experiment, RunError
-from torch_goat.experiments.training.folder import ERROR, usable
 from torch_goat.files import Busy, locked, write_atomic
 
 JOURNAL: Final = "journal.log"

@@ -16,17 +16,17 @@ import torch
 from optuna.trial import FrozenTrial
 
 from torch_goat import settings
+from torch_goat.experiments import Experiment, Interrupted, RunError
+from torch_goat.experiments.run import usable
 from torch_goat.experiments.search.search import Search, check_metric
 from torch_goat.experiments.search.space import decoded
 from torch_goat.experiments.search.storage import answering
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.search.worker import Setting, TrialEvent, over, work
-from torch_goat.experiments.training import Experiment, Interrupted, RunError
 from torch_goat.experiments.training.fabric import make_fabric
-from torch_goat.experiments.training.folder import usable
 from torch_goat.experiments.training.interrupt import deaf
-from torch_goat.experiments.training.run import graph_of
 from torch_goat.experiments.training.task import task_of
+from torch_goat.experiments.training.train import graph_of
 from torch_goat.files import write_atomic
 
 BEST: Final = "best.toml"

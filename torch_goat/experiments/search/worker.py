@@ -17,10 +17,10 @@ from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial
 
 from torch_goat.data.datasets import DataError
+from torch_goat.experiments import Epoch, Interrupted, RunError, train
 from torch_goat.experiments.search.search import Search
 from torch_goat.experiments.search.storage import answering
 from torch_goat.experiments.search.study import Study
-from torch_goat.experiments.training import Epoch, Interrupted, RunError, train
 from torch_goat.files import Busy
 
 REPORT_SECONDS = 0.1  # between two reports of a trial, and between two looks at whether it is to stop
@@ -82,7 +82,7 @@ def run_trials(
     Args:
         study: The study.
         job: The number of this process, for its events.
-        device: As :func:`torch_goat.experiments.training.train` takes it.
+        device: As :func:`torch_goat.experiments.train` takes it.
         data_dir: The folder of the datasets.
         on_event: Called with what happens.
         stop: Asked now and then whether to stop, which raises :class:`Interrupted`.

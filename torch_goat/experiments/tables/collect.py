@@ -2,10 +2,10 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from torch_goat.experiments import RunError
 from torch_goat.experiments.recipes import Run
 from torch_goat.experiments.recipes.plan import CellName
 from torch_goat.experiments.tables.ledger import Ledger
-from torch_goat.experiments.training import RunError
 
 
 class Collected(NamedTuple):

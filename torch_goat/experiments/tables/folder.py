@@ -7,13 +7,13 @@ from typing import Any
 
 from torch_goat import settings
 from torch_goat.data.datasets import DATASETS, DataError
+from torch_goat.experiments import PlannedRun
 from torch_goat.experiments.recipes import Recipe, Run, Trial, choose, finals, plan, read_recipe, settle, trials
 from torch_goat.experiments.recipes.plan import CellName
 from torch_goat.experiments.tables.collect import collect
 from torch_goat.experiments.tables.ledger import Ledger
 from torch_goat.experiments.tables.render import FORMATS
 from torch_goat.experiments.tables.table import tabulate
-from torch_goat.experiments.training import PlannedRun
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
 

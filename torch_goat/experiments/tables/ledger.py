@@ -4,8 +4,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from torch_goat import settings
-from torch_goat.experiments.training import Experiment, Result, RunError, finished
-from torch_goat.experiments.training.folder import RESULT, difference
+from torch_goat.experiments import Experiment, Result, RunError, finished
+from torch_goat.experiments.run import RESULT
+from torch_goat.experiments.training.options import difference
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
 

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from torch_goat.data.datasets.raw import data_folder
+from torch_goat.experiments import PlannedRun, RunError
 from torch_goat.experiments.recipes import find_recipe
 from torch_goat.experiments.tables.collect import collect
 from torch_goat.experiments.tables.folder import TableFolder, asked_cells, begun_recipe, beside
-from torch_goat.experiments.training import PlannedRun, RunError
 from torch_goat.experiments.training.interrupt import stopping_after
 from torch_goat.experiments.training.jobs import why_failed
 from torch_goat.experiments.training.worker import add_arguments, run

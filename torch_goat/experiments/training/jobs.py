@@ -16,13 +16,13 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 
+from torch_goat.experiments.run import ERROR, RunError, finished
 from torch_goat.experiments.training.fabric import check_device
-from torch_goat.experiments.training.folder import ERROR, RunError, finished
 from torch_goat.experiments.training.interrupt import Interrupted, deaf
 from torch_goat.experiments.training.loop import Epoch
 from torch_goat.experiments.training.plan import PlannedRun
 from torch_goat.experiments.training.result import Result
-from torch_goat.experiments.training.run import train
+from torch_goat.experiments.training.train import train
 from torch_goat.files import Busy, write_atomic
 
 GPU_JOBS = 8  # on one GPU, unless told otherwise

@@ -1,11 +1,11 @@
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from torch_goat.data.loader.sampler import check_fanout
 from torch_goat.data.tables import Tables
 from torch_goat.experiments.models.options import ModelOptions
-from torch_goat.settings import check_types, make_plain
+from torch_goat.settings import check_types, leaves, make_plain, to_table
 
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true"]
 
@@ -135,3 +135,16 @@ class Experiment:
             )
         if not 0 <= self.seed < 2**32:
             raise ValueError(f"seed = {self.seed} is impossible; it must be from 0 to 4294967295.")
+
+
+_DIGESTS: Final = {"tables.digest": "the tables", "graph_digest": "the arrays"}
+
+
+def difference(there: Experiment, here: Experiment) -> str:
+    """Describes a difference of two experiments, ``"training.epochs = 3 there, 4 here"``; that of the data first."""
+    old, new = (dict(leaves(to_table(one))) for one in (there, here))
+    keys = [key for key in [*new, *old] if new.get(key) != old.get(key)]
+    key = min(keys, key=lambda key: not key.startswith(("dataset", "tables.", "graph")))
+    if key in _DIGESTS:
+        return f"{_DIGESTS[key]} have changed since"
+    return f"{key} = {old.get(key)!r} there, {new.get(key)!r} here"

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from torch_goat.experiments.training.folder import ERROR
+from torch_goat.experiments.run import ERROR
 from torch_goat.experiments.training.interrupt import stopping_after
 from torch_goat.experiments.training.jobs import Event, run_plan
 from torch_goat.experiments.training.metrics import show

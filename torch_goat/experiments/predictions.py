@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 
 from torch_goat.data.tables import apply_schema
-from torch_goat.experiments.training.load import Run
+from torch_goat.experiments.run import Run
 from torch_goat.settings import SettingsError
 
 
@@ -41,7 +41,7 @@ def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool =
         join: Whether the new nodes are joined to the graph that the network was trained on, so that edges may lead
             there.
     """
-    schema = run.schema
+    network, schema = run.network, run.schema
     if schema is None:
         raise SettingsError(
             f"the run in {run.folder} was trained on the dataset {run.experiment.dataset!r}, which has no columns to "
@@ -50,7 +50,7 @@ def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool =
     new = apply_schema(schema, str(nodes), str(edges), join=run.experiment.tables if join else None)
     inputs = [new.data.x, new.data.edge_index] + ([] if new.data.edge_attr is None else [new.data.edge_attr])
     with torch.no_grad():
-        out = run.network(*inputs)[-len(new.ids) :].double()  # [n, C]
+        out = network(*inputs)[-len(new.ids) :].double()  # [n, C]
     truth = None if new.target is None else tuple(None if value != value else value for value in new.target)
     if schema.task == "regression":
         numbers = tuple((out.view(-1) * schema.target_scale + schema.target_mean).tolist())

@@ -3,8 +3,8 @@ import io
 import os
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -19,22 +19,24 @@ from torch_goat.data import datasets
 from torch_goat.data.loader import open_graph
 from torch_goat.data.tables import Schema, load_tables
 from torch_goat.experiments import models
-from torch_goat.experiments.training.checkpoint import load_checkpoint, save_checkpoint, save_weights
-from torch_goat.experiments.training.fabric import make_fabric
-from torch_goat.experiments.training.fit import Observer
-from torch_goat.experiments.training.folder import (
+from torch_goat.experiments.run import (
     CHECKPOINT,
     CONFIG,
     CURVES,
+    ERROR,
+    ORDERINGS,
     RESULT,
     SCHEMA,
     WEIGHTS,
+    Run,
     RunError,
-    claimed,
     finished,
     ordering_file,
     usable,
 )
+from torch_goat.experiments.training.checkpoint import load_checkpoint, save_checkpoint, save_weights
+from torch_goat.experiments.training.fabric import make_fabric
+from torch_goat.experiments.training.fit import Observer
 from torch_goat.experiments.training.interrupt import Interrupted, Interrupts
 from torch_goat.experiments.training.loop import Epoch, Loop
 from torch_goat.experiments.training.mini_batches import check_batches
@@ -42,7 +44,7 @@ from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.processes import any_of, led, processes
 from torch_goat.experiments.training.result import PeakMemory, Result
 from torch_goat.experiments.training.task import Task
-from torch_goat.files import write_atomic
+from torch_goat.files import locked, write_atomic
 from torch_goat.nn.ordering import Ordering
 from torch_goat.settings import SettingsError
 
@@ -108,6 +110,17 @@ def train(
             network, task, experiment.training, fabric, orderings, seed=experiment.seed, workers=ahead, record=True
         )
         return _train(loop, folder, observer)
+
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Locks the folder for this process and removes what a failed or killed one left behind."""
+    with ExitStack() as stack:
+        with usable(folder):
+            stack.enter_context(locked(folder, wait=False, what="run folder"))
+            for path in [folder / ERROR, *folder.glob(".*.part"), *(folder / ORDERINGS).glob(".*.part")]:
+                path.unlink(missing_ok=True)
+        yield
 
 
 def _begin(experiment: Experiment, folder: Path, schema: Schema | None) -> None:
@@ -266,7 +279,7 @@ def _orderings_to_hold(
     result = train(replace(experiment, training=free), first, device=device, data_dir=data_dir, observer=observer)
     if result.epochs < epoch:
         raise RunError(f"the training in {first} {result.stopped} at epoch {result.epochs}: no ordering to hold.")
-    files = list(ordering_file(first, epoch, 1).parent.glob(f"epoch-{epoch}-layer-*.safetensors"))
-    if not files:
+    held = [ordering for at, _, ordering in Run(first).orderings if at == epoch]
+    if not held:
         raise RunError(f"the training in {first} is done, but its orderings are gone; remove it to train it again.")
-    return [Ordering.load(ordering_file(first, epoch, layer)) for layer in range(1, len(files) + 1)]
+    return held

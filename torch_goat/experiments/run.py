@@ -1,0 +1,292 @@
+"""Run folders: everything that :func:`~torch_goat.experiments.train` wrote, read back."""
+
+import csv
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch_geometric.data import Data
+
+from torch_goat import settings
+from torch_goat.data import datasets
+from torch_goat.data.datasets import DATASETS
+from torch_goat.data.loader import open_graph
+from torch_goat.data.loader.csc import edges_of
+from torch_goat.data.tables import Schema, load_tables
+from torch_goat.experiments import models
+from torch_goat.experiments.training.options import Experiment, difference
+from torch_goat.experiments.training.result import Result
+from torch_goat.experiments.training.task import Task
+from torch_goat.files import is_locked
+from torch_goat.nn.ordering import Ordering
+from torch_goat.settings import nearest
+
+CONFIG: Final = "config.toml"  # the experiment
+RESULT: Final = "result.json"  # written last: where it exists, the run is done
+CURVES: Final = "metrics.csv"  # one line per epoch
+WEIGHTS: Final = "model.safetensors"  # of the best epoch
+CHECKPOINT: Final = "checkpoint.safetensors"  # while the run is not done
+SCHEMA: Final = "schema.json"  # how the columns of user tables became features
+ORDERINGS: Final = "orderings"  # a folder
+ERROR: Final = "error.txt"  # why the last attempt failed
+_UNREADABLE: Final = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, StopIteration, SafetensorError
+)  # fmt: skip
+
+
+class RunError(RuntimeError):
+    """A run folder that cannot be used."""
+
+
+class Damaged(RunError):
+    """A run folder with a file that cannot be read.
+
+    Args:
+        folder: The folder.
+        what: The file and the problem.
+    """
+
+    def __init__(self, folder: Path, what: str) -> None:
+        super().__init__(f"the run folder {folder} is damaged ({what}); train again in another folder.")
+        self.folder, self.what = folder, what
+
+
+class NamedGraph(NamedTuple):
+    """A graph with the names of its nodes and classes."""
+
+    data: Data
+    ids: tuple[str, ...]  # of the nodes, in the order of data.x
+    classes: tuple[str, ...]  # in the order of the network's output; empty for regression
+    target: str = ""  # the name of the predicted column, if any
+    target_mean: float = 0.0  # a predicted number is the network's output * target_scale + target_mean
+    target_scale: float = 1.0
+
+    def node(self, name: str) -> int:
+        """Returns the index of a node."""
+        name = str(name)
+        try:
+            return self.ids.index(name)
+        except ValueError:
+            close = nearest(name, self.ids) if len(self.ids) <= 100_000 else "."
+            if "did you mean" not in close:  # the list of all nodes helps nobody
+                close = f", whose nodes are {', '.join(self.ids[:3])}{', ...' if len(self.ids) > 3 else ''}; name one."
+            raise settings.SettingsError(f"there is no node {name!r} in the graph{close}") from None
+
+
+class Run:
+    """A run folder. Each property reads its file on first access; nothing in the folder is executed.
+
+    A folder without an experiment and a run that is not done where a finished one is needed raise :class:`RunError`; a
+    file that cannot be read raises :class:`Damaged`.
+
+    Args:
+        folder: A folder that :func:`~torch_goat.experiments.train` has written to.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    @property
+    def state(self) -> Literal["done", "running", "failed", "stopped"]:
+        """Whether the run is done, in progress, or can be resumed after an error or an interruption."""
+        if (self.folder / RESULT).is_file():
+            return "done"
+        if is_locked(self.folder):
+            return "running"
+        return "failed" if (self.folder / ERROR).is_file() else "stopped"
+
+    @property
+    def error(self) -> str:
+        """Why the last attempt failed, in one line; empty if it did not fail."""
+        if not (self.folder / ERROR).is_file():
+            return ""
+        with self._reading(ERROR) as path:
+            return path.read_text(encoding="utf-8").strip().partition("\n")[0]
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The experiment."""
+        self._check_folder()
+        with self._reading(CONFIG) as path:
+            return settings.read(Experiment, path)
+
+    @cached_property
+    def result(self) -> Result:
+        """The result of a finished run."""
+        self._check_done()
+        with self._reading(RESULT) as path:
+            return Result.from_json(path.read_text(encoding="utf-8"))
+
+    @cached_property
+    def curves(self) -> dict[str, np.ndarray]:
+        """Losses and metrics after each epoch, by column; of an unfinished run up to its last checkpoint."""
+        expected = self.result.epochs if self.state == "done" else None
+        if expected is None and not (self.folder / CURVES).is_file():
+            return {}
+        with self._reading(CURVES) as path, open(path, newline="", encoding="utf-8") as file:
+            table = csv.DictReader(file)
+            lines = list(table)
+            if expected is not None and len(lines) != expected:
+                raise ValueError(f"it has {len(lines)} epochs, but {expected} were trained")
+            return {key: np.array([float(line[key]) for line in lines]) for key in table.fieldnames or ()}
+
+    @property
+    def epochs(self) -> int:
+        """The number of epochs in :attr:`result`, or of an unfinished run in :attr:`curves`."""
+        return self.result.epochs if self.state == "done" else len(self.curves.get("epoch", ()))
+
+    @cached_property
+    def schema(self) -> Schema | None:
+        """How the columns of user tables became features; ``None`` for other data."""
+        if self.experiment.tables is None:
+            return None
+        with self._reading(SCHEMA) as path:
+            return Schema.from_json(path.read_text(encoding="utf-8"), str(path))
+
+    @cached_property
+    def network(self) -> models.Network:
+        """The trained network with the weights of the best epoch, in evaluation mode, on the CPU."""
+        experiment, schema = self.experiment, self.schema
+        self._check_done()
+        arrays = open_graph(experiment.graph) if experiment.graph else None
+        with self._reading(CONFIG):
+            network = _build(experiment, schema, arrays)
+        try:
+            with self._reading(WEIGHTS) as path:
+                network.load_state_dict(load_file(path))
+        except Damaged:
+            if arrays is not None:  # the arrays may have been replaced by others of another width
+                open_graph(experiment.graph, unchanged=experiment.graph_digest)
+            raise
+        return network.eval()
+
+    @property
+    def orderings(self) -> Iterator[tuple[int, int, Ordering]]:
+        """The recorded orderings, read one at a time: epoch, GOAT layer (from 1) and ordering."""
+        names = (path.stem for path in (self.folder / ORDERINGS).glob("*.safetensors"))
+        found = filter(None, (re.fullmatch(r"epoch-(\d+)-layer-(\d+)", name) for name in names))
+        for epoch, layer in sorted((int(name[1]), int(name[2])) for name in found):
+            with self._reading(ordering_file(self.folder, epoch, layer).relative_to(self.folder)) as path:
+                ordering = Ordering.load(path)
+            yield epoch, layer, ordering
+
+    def graph(self, data_dir: str | Path | None = None) -> NamedGraph:
+        """Loads the graph that the network was trained on, with the masks of its split.
+
+        Args:
+            data_dir: The folder of the datasets.
+        """
+        one, schema = self.experiment, self.schema
+        if one.tables is not None and schema is not None:
+            own = load_tables(one.tables, one.index)
+            return NamedGraph(own.data, own.ids, schema.classes, schema.target, schema.target_mean, schema.target_scale)
+        if one.graph:
+            data = open_graph(one.graph, unchanged=one.graph_digest)
+            data = Data(**data.to_dict() | {"edge_index": edges_of(data)})
+            classes = 0 if data.y.is_floating_point() else self.network.out_channels
+        else:
+            data = datasets.load(one.dataset, split=one.split, index=one.index, data_dir=data_dir)
+            classes = DATASETS[one.dataset].classes
+        return NamedGraph(data, tuple(map(str, range(data.num_nodes))), tuple(map(str, range(classes))))
+
+    def _check_folder(self) -> None:
+        if not (self.folder / CONFIG).is_file():
+            raise RunError(f"{self.folder} is not a run folder: it has no {CONFIG}; choose one that goat runs lists.")
+
+    def _check_done(self) -> None:
+        self._check_folder()
+        if self.state != "done":
+            raise RunError(f"the run in {self.folder} is not done: it has no {RESULT}; train it to the end first.")
+
+    @contextmanager
+    def _reading(self, file: str | Path) -> Iterator[Path]:
+        """Names the file of the run folder in the error if reading it fails."""
+        path = self.folder / file
+        try:
+            yield path
+        except _UNREADABLE as error:
+            text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            reason = " ".join(text.split()).removeprefix(f"{path}: ").rstrip(".") or type(error).__name__
+            raise Damaged(self.folder, f"{file}: {reason}") from error
+
+
+def find_runs(folder: str | Path) -> Iterator[Run]:
+    """Finds the run folders below a folder at any depth, in the order of their names, numbers by value.
+
+    Folders within a run folder belong to that run.
+    """
+    for place, below, files in os.walk(folder):
+        below.sort(key=lambda name: (int(name), "") if name.isdecimal() else (1 << 62, name))
+        if CONFIG in files:
+            below.clear()
+            yield Run(place)
+
+
+def finished(experiment: Experiment, folder: str | Path) -> Result | None:
+    """Returns the result of an experiment if its run is done, else ``None``.
+
+    A folder with another experiment raises :class:`RunError`, as does one with files of a run but no experiment.
+    """
+    run = Run(folder)
+    with usable(run.folder):
+        if not (run.folder / CONFIG).exists():
+            for name in (RESULT, WEIGHTS, CURVES, CHECKPOINT):
+                if (run.folder / name).exists():
+                    raise RunError(f"{folder} has a {name} but no {CONFIG}, so it is not a run folder; choose another.")
+            return None
+        try:
+            there = run.experiment
+        except Damaged as error:
+            raise RunError(f"{folder} holds a run of another version; choose another folder ({error.what}).") from None
+        if there != experiment:
+            what = difference(there, experiment)
+            raise RunError(f"{folder} holds another experiment ({what}); choose another folder.")
+        if run.state != "done":
+            return None
+        try:
+            return run.result
+        except Damaged:
+            path = run.folder / RESULT
+            raise RunError(f"{path} is damaged or from another version; remove it to train again.") from None
+
+
+@contextmanager
+def usable(folder: Path) -> Iterator[None]:
+    """Names the run folder in the error if reading or writing it fails."""
+    try:
+        yield
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RunError(f"the run folder {folder} cannot be used: {reason}; make room or choose another.") from error
+
+
+def ordering_file(folder: Path, epoch: int, layer: int) -> Path:
+    """Returns the file of the ordering of a GOAT layer (from 1) after an epoch."""
+    return folder / ORDERINGS / f"epoch-{epoch}-layer-{layer}.safetensors"
+
+
+def _build(experiment: Experiment, schema: Schema | None, arrays: Data | None) -> models.Network:
+    """Builds the network of a run, for weights to be loaded into."""
+    degree = torch.tensor([0, 1])  # the degrees that pna layers scale by are stored with the weights
+    if schema is not None:
+        widths = schema.in_channels, schema.out_channels
+        return models.build(experiment.model, *widths, degree=degree, edge_dim=schema.edge_dim)
+    if arrays is not None:
+        edge_dim = 0 if arrays.edge_attr is None else arrays.edge_attr.size(1)
+        channels = Task(arrays, torch.device("cpu")).channels
+        return models.build(experiment.model, arrays.num_features, channels, degree=degree, edge_dim=edge_dim)
+    known = DATASETS.get(experiment.dataset)
+    if known is None:
+        raise ValueError(f"there is no dataset {experiment.dataset!r}{nearest(experiment.dataset, DATASETS)}")
+    return models.build(experiment.model, known.features, known.classes or 1, degree=degree)
