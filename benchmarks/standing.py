@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from torch_goat import settings
 from torch_goat.experiments.recipes import Recipe, plan, read_recipe
-from torch_goat.experiments.tables import Ledger, ResultTable, collect, tabulate
+from torch_goat.experiments.tables import Ledger, ResultTable, tabulate
 from torch_goat.experiments.tables.table import Entry, Heading
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -71,8 +71,7 @@ def read(table: str, folder: Path = RESULTS) -> ResultTable:
     """A table of the committed results."""
     recipe = recipe_of(table, folder)
     runs = plan(recipe)
-    collected = collect(runs, Ledger(folder / table))
-    return tabulate(recipe, runs, collected.scores, devices=collected.devices)
+    return tabulate(recipe, runs, Ledger(folder / table).collect(runs)[0])
 
 
 def line(goal: Goal, table: ResultTable) -> list[str]:
@@ -113,7 +112,7 @@ def _number(entry: Entry, heading: Heading) -> str:
     if summary is None:
         return "not run yet"
     std = "" if summary.std is None else f" ± {summary.std:.{heading.decimals}f}"
-    runs = "" if entry.complete else f" ({summary.runs} of {entry.planned} runs)"
+    runs = "" if entry.complete else f" ({summary.n} of {entry.planned} runs)"
     return f"{summary.mean:.{heading.decimals}f}{std}{runs}"
 
 

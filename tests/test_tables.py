@@ -12,7 +12,7 @@ from torch_goat.app.cli import reproduce
 from torch_goat.app.cli.app import run
 from torch_goat.data.datasets import DATASETS
 from torch_goat.experiments.recipes import finals, plan, read_recipe, settle, trials
-from torch_goat.experiments.tables import Ledger, collect, tabulate, to_markdown
+from torch_goat.experiments.tables import Ledger, tabulate, to_markdown
 
 ROOT = Path(__file__).parents[1]
 TABLES = sorted(path.stem for path in RESULTS.glob("*.jsonl"))
@@ -28,11 +28,11 @@ def test_there_are_tables() -> None:
 def test_the_runs_give_the_table(table: str) -> None:
     recipe = recipe_of(table)
     runs = plan(recipe)
-    collected = collect(runs, Ledger(RESULTS / table))
+    done, problems = Ledger(RESULTS / table).collect(runs)
     lacking = [name for name, column in recipe.columns.items() if column.dataset in NOT_TO_BE_HAD]
-    whole = tabulate(recipe, runs, collected.scores, lacking, collected.devices)
+    whole = tabulate(recipe, runs, done, lacking)
     assert (RESULTS / f"{table}.md").read_text(encoding="utf-8") == to_markdown(whole)
-    assert not collected.problems
+    assert not problems
 
 
 @pytest.mark.parametrize("table", TABLES)

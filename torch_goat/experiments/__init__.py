@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from torch_goat.experiments.comparison import compare_runs
     from torch_goat.experiments.models import ModelOptions
     from torch_goat.experiments.predictions import Predictions, predict
     from torch_goat.experiments.run import NamedGraph, Run, RunError, find_runs, finished
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from torch_goat.experiments.training.train import train
 
 _HOMES = {
+    "comparison": ("compare_runs",),
     "models": ("ModelOptions",),
     "predictions": ("Predictions", "predict"),
     "run": ("NamedGraph", "Run", "RunError", "find_runs", "finished"),
@@ -47,6 +49,7 @@ __all__ = [
     "RunError",
     "TensorBoard",
     "TrainingOptions",
+    "compare_runs",
     "find_runs",
     "finished",
     "fit",

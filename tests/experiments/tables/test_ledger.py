@@ -8,7 +8,7 @@ import pytest
 from tests.experiments.recipes.recipes import write
 from torch_goat.experiments import RunError, train
 from torch_goat.experiments.recipes import Run, plan, read_recipe
-from torch_goat.experiments.tables import Ledger, collect
+from torch_goat.experiments.tables import Ledger
 
 
 @pytest.fixture
@@ -133,4 +133,25 @@ def test_a_folder_without_the_metrics_of_a_table_is_named(tmp_path: Path, runs: 
     path.write_text(json.dumps(json.loads(path.read_text()) | {"metrics": metrics}))
     with pytest.raises(RunError, match=rf"{path} lacks metrics .* remove it to run this again"):
         Ledger(tmp_path / "table").result(runs[0])
-    assert collect(runs, Ledger(tmp_path / "table")).problems.keys() == {("gcn", "size")}
+    assert Ledger(tmp_path / "table").collect(runs)[1].keys() == {("gcn", "size")}
+
+
+def test_results_come_from_the_folders_of_the_same_experiment(tmp_path: Path) -> None:
+    runs = plan(read_recipe(write(tmp_path)), rows=["gcn", "gat"])
+    by_folder = {str(run.folder): run for run in runs}
+    done = [by_folder[name] for name in ("size/gcn/0", "size/gcn/1", "pooling/gcn/1")]
+    for run in done:
+        train(run.experiment, tmp_path / "table" / run.folder, device="cpu")
+    other, folder = by_folder["size/gcn/0"], tmp_path / "table/size/gat/0"
+    train(other.experiment, folder, device="cpu")  # in the place of another
+    damaged = tmp_path / "table/pooling/gcn/0"
+    train(by_folder["pooling/gcn/0"].experiment, damaged, device="cpu")
+    (damaged / "result.json").write_text('{"metrics"')
+    found, problems = Ledger(tmp_path / "table").collect(runs)
+    assert {one.run for one in found} == set(done)
+    for one in found:
+        path = tmp_path / "table" / one.run.folder / "result.json"
+        assert one.result.metrics == json.loads(path.read_text())["metrics"]
+    assert problems.keys() == {("gat", "size"), ("gcn", "pooling")}
+    assert "model.name = 'gcn' there, 'gat' here" in problems["gat", "size"]
+    assert problems["gcn", "pooling"].startswith(f"{damaged / 'result.json'} is damaged")

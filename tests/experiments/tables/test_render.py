@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.recipes.recipes import write
-from tests.experiments.tables.test_table import SCORES
-from torch_goat.experiments.recipes import Search, plan, read_recipe
+from tests.experiments.tables.test_table import SCORES, table_of
+from torch_goat.experiments.recipes import Search, read_recipe
 from torch_goat.experiments.tables import ResultTable, tabulate, to_csv, to_latex, to_markdown
 from torch_goat.experiments.tables.layout import notes, signed
 
@@ -23,6 +23,8 @@ MARKDOWN = """\
 
 Mean ± sample standard deviation over the runs of a cell; below it the paper's number and our difference from it. \
 Best bold and second best underlined, among the complete cells of a column; –: not run.
+
+Runs: 9 on a CPU.
 
 Not run for want of data: Effective size (effective-size-100), Top-2 (top2).
 
@@ -54,7 +56,7 @@ GAT, ReLU & 0.5000 (1 of 2 runs) & -- \\
 def table(tmp_path: Path) -> ResultTable:
     recipe = read_recipe(write(tmp_path))
     scores = {cell: values for cell, values in SCORES.items() if cell != ("gat-relu", "pooling")}
-    return tabulate(recipe, plan(recipe), scores, ["size", "pooling"])
+    return table_of(recipe, scores, ["size", "pooling"])
 
 
 def test_markdown_by_hand(table: ResultTable) -> None:
@@ -115,7 +117,7 @@ def test_signs() -> None:
 
 def test_every_special_character_is_escaped(tmp_path: Path) -> None:
     recipe = read_recipe(write(tmp_path, f"title = 'T'\n{_BODY}"))
-    table = tabulate(recipe, plan(recipe), {})
+    table = table_of(recipe, {})
     assert r"50\% \& \$x\_1\$ \#\{a\} \textasciitilde{} \textasciicircum{} \textbackslash{} $<$b$>$ |" in to_latex(
         table
     )
@@ -126,7 +128,7 @@ def test_no_label_is_read_as_an_option_of_latex(tmp_path: Path) -> None:
     """A row may begin with [ or *, which the end of the row before would take; two hyphens are no dash, a dash is."""
     recipe = read_recipe(write(tmp_path, f"title = 'T'\n{_BODY}"))
     rows = {name: replace(recipe.rows["a"], label=label) for name, label in (("a", "[1]"), ("b", "*--a---b-c –"))}
-    lines = to_latex(tabulate(replace(recipe, rows=rows), [], {})).splitlines()
+    lines = to_latex(tabulate(replace(recipe, rows=rows), [], [])).splitlines()
     assert "{[}1] & -- \\\\" in lines
     assert "{*}-{}-a-{}-{}-b-c -- & -- \\\\" in lines
 

@@ -19,9 +19,9 @@ from torch_goat.data.loader.folder import digest
 from torch_goat.data.tables import Column, Tables, load_tables
 from torch_goat.data.tables.folder import find_tables
 from torch_goat.experiments import Experiment, Result
+from torch_goat.experiments.comparison import Summary, summarize
 from torch_goat.experiments.models.layers import KINDS
 from torch_goat.experiments.search import fingerprint, own_starting_point
-from torch_goat.experiments.tables.statistics import Summary, summarize
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive
 from torch_goat.experiments.training.task import task_of
 from torch_goat.settings import SettingsError

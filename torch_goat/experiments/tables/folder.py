@@ -10,7 +10,6 @@ from torch_goat.data.datasets import DATASETS, DataError
 from torch_goat.experiments import PlannedRun
 from torch_goat.experiments.recipes import Recipe, Run, Trial, choose, finals, plan, read_recipe, settle, trials
 from torch_goat.experiments.recipes.plan import CellName
-from torch_goat.experiments.tables.collect import collect
 from torch_goat.experiments.tables.ledger import Ledger
 from torch_goat.experiments.tables.render import FORMATS
 from torch_goat.experiments.tables.table import tabulate
@@ -86,11 +85,10 @@ class TableFolder:
 
     def write(self) -> None:
         """Writes the table as it is by now, in every format, beside its results."""
-        collected = collect(self.runs, self.ledger)
-        self.problems = collected.problems
+        done, self.problems = self.ledger.collect(self.runs)
         columns = self.recipe.columns.items()
         lacking = [name for name, column in columns if not DATASETS[column.dataset].available(self.data_dir)]
-        self.whole = tabulate(self.recipe, self.runs, collected.scores, lacking, collected.devices)
+        self.whole = tabulate(self.recipe, self.runs, done, lacking)
         self.keep()
         for ending, text in FORMATS.values():
             write_atomic(beside(self.folder, ending), text(self.whole))

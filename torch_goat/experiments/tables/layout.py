@@ -143,7 +143,7 @@ def _tested(table: ResultTable, row: str, column: str) -> Lines:
         return [[Text(EMPTY)]]
     difference = signed(comparison.difference, table.headings[column].decimals)
     return [
-        [Text(f"{difference} from {table.baselines[comparison.baseline]}")],
+        [Text(f"{difference} from {table.baselines[comparison.other]}")],
         [Text(_p_value(comparison.p_value), "small")],
     ]
 

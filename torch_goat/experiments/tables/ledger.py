@@ -1,10 +1,12 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from torch_goat import settings
 from torch_goat.experiments import Experiment, Result, RunError, finished
+from torch_goat.experiments.recipes import Run
+from torch_goat.experiments.recipes.plan import CellName
 from torch_goat.experiments.run import RESULT
 from torch_goat.experiments.training.options import difference
 from torch_goat.files import write_atomic
@@ -21,6 +23,18 @@ class Planned(Protocol):
 
     @property
     def folder(self) -> PurePosixPath: ...
+
+
+class RecordedRun(NamedTuple):
+    """A finished run of a table."""
+
+    run: Run
+    result: Result
+
+    @property
+    def experiment(self) -> Experiment:
+        """Its experiment."""
+        return self.run.experiment
 
 
 class Ledger:
@@ -93,6 +107,20 @@ class Ledger:
     def results(self, runs: Iterable[Planned]) -> dict[PurePosixPath, Result]:
         """The results of those that are done, by their folders; one that holds another experiment is refused."""
         return {run.folder: result for run in runs if (result := self.result(run)) is not None}
+
+    def collect(self, runs: Iterable[Run]) -> tuple[list[RecordedRun], dict[CellName, str]]:
+        """The finished ones of some runs, and by row and column why a folder cannot be used."""
+        found: list[RecordedRun] = []
+        problems: dict[CellName, str] = {}
+        for run in runs:
+            try:
+                result = self.result(run)
+            except RunError as error:  # another experiment, a damaged file
+                problems.setdefault((run.row, run.column), str(error))
+                continue
+            if result is not None:
+                found.append(RecordedRun(run, result))
+        return found, problems
 
     def share(self, runs: Iterable[Planned], done: Iterable[Planned]) -> None:
         """Gives runs that are missing the results of others that have done the same experiment.

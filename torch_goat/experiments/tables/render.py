@@ -88,7 +88,7 @@ def _record(table: ResultTable, row: str, column: str) -> dict[str, Any]:
         "paper_std": paper and paper.std,
         "difference": entry.difference,
         "place": entry.place or None,
-        "baseline": comparison and comparison.baseline,
+        "baseline": comparison and comparison.other,
         "baseline_difference": comparison and comparison.difference,
         "p_value": comparison and comparison.p_value,
         "values": " ".join(f"{number}:{value!r}" for number, value in sorted(entry.values.items())),

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from torch_goat.data.datasets import DATASETS
+from torch_goat.experiments.comparison import Comparison, RunGroup, Summary, compare_runs, summarize
 from torch_goat.experiments.recipes import Published, Recipe, Run, Search
 from torch_goat.experiments.recipes.plan import CellName
-from torch_goat.experiments.tables.statistics import Summary, paired_p_value, summarize, unpaired_p_value
+from torch_goat.experiments.tables.ledger import RecordedRun
 
 DECIMALS = {"accuracy (%)": 2, "MSE": 5}  # where the paper has no number
 
@@ -49,56 +50,49 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A cell beside the best baseline of its column.
-
-    Args:
-        baseline: The row of the baseline.
-        difference: Our mean less the baseline's.
-        p_value: Of the test, paired or not as the column is, where there are enough runs for one.
-    """
-
-    baseline: str
-    difference: float
-    p_value: float | None
-
-
-@dataclass(frozen=True)
 class Entry:
     """A cell of a table.
 
     Args:
-        values: The numbers of the runs that are done, by repetition.
-        planned: How many runs there are when it is complete.
+        group: Its finished runs, compared with those of the column; ``None`` if there are none.
+        planned: Number of runs of the complete cell.
         published: The paper's number.
         place: 1 for the best complete cell of its column, 2 for the second best, else 0; equal ones share a place.
-        comparison: With the best baseline, if it is not one itself and both are complete.
     """
 
-    values: Mapping[int, float]
+    group: RunGroup[RecordedRun] | None
     planned: int
     published: Published | None = None
     place: int = 0
-    comparison: Comparison | None = None
+
+    @property
+    def values(self) -> dict[int, float]:
+        """The numbers of the finished runs, by repetition."""
+        return self.group.values if self.group else {}
 
     @property
     def summary(self) -> Summary | None:
-        """Mean and standard deviation of the runs that are done."""
-        return summarize(list(self.values.values())) if self.values else None
+        """Mean and standard deviation of the finished runs."""
+        return summarize(self.group.scores) if self.group else None
+
+    @property
+    def comparison(self) -> Comparison | None:
+        """Comparison with the best baseline, if this is not a baseline and both are complete."""
+        return self.group.comparison if self.group else None
 
     @property
     def mean(self) -> float:
-        """The mean of the runs that are done; not a number if there are none."""
-        return math.nan if self.summary is None else self.summary.mean
+        """Mean of the finished runs; NaN if there are none."""
+        return self.group.mean if self.group else math.nan
 
     @property
     def complete(self) -> bool:
-        """Whether all runs are done and have a number."""
+        """Whether all runs are finished and their mean is finite."""
         return len(self.values) == self.planned and math.isfinite(self.mean)
 
     @property
     def difference(self) -> float | None:
-        """Our mean less the paper's."""
+        """Our mean minus the paper's."""
         return self.mean - self.published.mean if self.published and math.isfinite(self.mean) else None
 
 
@@ -141,33 +135,41 @@ class ResultTable:
 
 
 def tabulate(
-    recipe: Recipe,
-    runs: Iterable[Run],
-    scores: Mapping[CellName, Mapping[int, float]],
-    lacking: Iterable[str] = (),
-    devices: Mapping[str, int] | None = None,
+    recipe: Recipe, runs: Iterable[Run], done: Iterable[RecordedRun], lacking: Iterable[str] = ()
 ) -> ResultTable:
-    """The table of a recipe from the results of its runs.
+    """Makes the table of a recipe from the results of its runs.
 
     Args:
         recipe: The recipe.
-        runs: All runs of it.
-        scores: Their results, as :func:`collect` finds them.
-        lacking: The columns whose data are not here.
-        devices: How many of the runs were done on which device.
+        runs: All its runs.
+        done: The finished ones, see :meth:`Ledger.collect`.
+        lacking: The columns whose data are not available.
     """
+    done = sorted(done, key=lambda one: one.run.row)  # the first of equal baselines by name is the best one
     planned = Counter((run.row, run.column) for run in runs)
     headings = {column: _heading(recipe, column) for column in recipe.columns}
-    entries: dict[CellName, Entry] = {}
-    for column, heading in headings.items():
-        cells = {}
-        for row in recipe.rows:
-            values = {number: heading.unit * score for number, score in scores.get((row, column), {}).items()}
-            cells[row] = Entry(values, planned[row, column], recipe.published(row, column))
-        cells = _compared(_ranked(cells, heading), heading, {row for row in cells if recipe.rows[row].ours})
-        entries |= {(row, column): entry for row, entry in cells.items()}
     labels = {name: row.label for name, row in recipe.rows.items()}
     baselines = {name: label for name, label in labels.items() if not recipe.rows[name].ours}
+    entries: dict[CellName, Entry] = {}
+    for column, heading in headings.items():
+        ranking = compare_runs(
+            (one for one in done if one.run.column == column),
+            label=lambda one: one.run.row,
+            repetition=lambda one: one.run.repetition,
+            metric="mse" if heading.metric == "MSE" else "accuracy",
+            rank_by="test",
+            baselines=baselines,
+            paired=heading.paired,
+            planned={row: planned[row, column] for row in recipe.rows},
+            scale=heading.unit,
+            decimals=heading.decimals,
+        )
+        groups = {group.label: group for group in ranking.groups}
+        ranked = sum(group.place > 0 for group in ranking.groups) > 1
+        for row in recipe.rows:
+            group = groups.get(row)
+            place = group.place if group and ranked and group.place <= 2 else 0
+            entries[row, column] = Entry(group, planned[row, column], recipe.published(row, column), place)
     short = {cell for cell, entry in entries.items() if len(entry.values) < max(1, entry.planned)}
     waiting = {cell for cell in short if recipe.is_on_demand(*cell)}
     open_columns = {column for _, column in short - waiting}
@@ -180,7 +182,7 @@ def tabulate(
         lacking=open_columns.intersection(lacking),
         waiting=waiting,
         search=recipe.search,
-        devices=devices or {},
+        devices=Counter(one.result.device for one in done),
         reference=recipe.reference,
     )
 
@@ -194,30 +196,3 @@ def _heading(recipe: Recipe, column: str) -> Heading:
     paired = DATASETS[options.dataset].splits[split] > 1
     finals, finalists = options.finals, recipe.finalists(column)
     return Heading(options.label, options.dataset, split, metric, decimals, paired, finals, finalists)
-
-
-def _ranked(cells: Mapping[str, Entry], heading: Heading) -> dict[str, Entry]:
-    """The complete cells of a column with their places, if there are two; cells that are shown as equal share one."""
-    shown = {row: round(entry.mean, heading.decimals) for row, entry in cells.items() if entry.complete}
-    best = sorted(set(shown.values()), reverse=heading.sign > 0)[:2] if len(shown) > 1 else []
-    return {
-        row: replace(entry, place=best.index(shown[row]) + 1 if shown.get(row) in best else 0)
-        for row, entry in cells.items()
-    }
-
-
-def _compared(cells: Mapping[str, Entry], heading: Heading, ours: set[str]) -> dict[str, Entry]:
-    """The complete cells of our rows with the test against the baseline of the best mean."""
-    complete = {row: entry for row, entry in cells.items() if entry.complete}
-    baselines = complete.keys() - ours
-    if not baselines:
-        return dict(cells)
-    best = max(sorted(baselines), key=lambda row: heading.sign * complete[row].mean)
-    theirs = complete[best]
-    compared = dict(cells)
-    for row in complete.keys() & ours:
-        mine = complete[row]
-        test = paired_p_value if heading.paired else unpaired_p_value
-        p_value = test([mine.values[r] for r in theirs.values], list(theirs.values.values()))
-        compared[row] = replace(mine, comparison=Comparison(best, mine.mean - theirs.mean, p_value))
-    return compared

@@ -13,7 +13,6 @@ from pathlib import Path
 from torch_goat.data.datasets.raw import data_folder
 from torch_goat.experiments import PlannedRun, RunError
 from torch_goat.experiments.recipes import find_recipe
-from torch_goat.experiments.tables.collect import collect
 from torch_goat.experiments.tables.folder import TableFolder, asked_cells, begun_recipe, beside
 from torch_goat.experiments.training.interrupt import stopping_after
 from torch_goat.experiments.training.jobs import why_failed
@@ -54,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(f"worker: {str(error) or 'stopped.'}", file=sys.stderr)
         return 130
-    problems = collect((run for run in table.runs if (run.row, run.column) in cells), table.ledger).problems
+    _, problems = table.ledger.collect(run for run in table.runs if (run.row, run.column) in cells)
     failures += problems.values()
     for sentence in [*lacking.values(), *failures]:
         print(f"worker: {sentence}", file=sys.stderr)

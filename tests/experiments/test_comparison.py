@@ -1,0 +1,205 @@
+import math
+from itertools import combinations, product
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from torch_goat.experiments import Experiment, ModelOptions, Result, TrainingOptions, compare_runs
+from torch_goat.experiments.comparison import RunGroup, paired_p_value, summarize, unpaired_p_value, wilson_interval
+
+
+def test_mean_and_sample_standard_deviation_by_hand() -> None:
+    # mean (2 + 4 + 9) / 3 = 5; deviations 9 + 1 + 16 = 26, over n - 1 = 2
+    assert summarize([2.0, 4.0, 9.0]) == (5.0, pytest.approx(13**0.5), 3)
+    assert summarize([7.0]) == (7.0, None, 1)
+    with pytest.raises(ValueError, match="empty sequence"):
+        summarize([])
+
+
+def test_p_value_by_hand() -> None:
+    # Differences 1, 2, -3: rank sums of all 8 signs are 0, 1, 2, 3, 3, 4, 5, 6; ours is 3, as far from the mean as all.
+    assert paired_p_value([1.0, 2.0, 0.0], [0.0, 0.0, 3.0]) == 1.0
+    # All ten in favour: only two of 1024 assignments of signs are as extreme.
+    assert paired_p_value(list(range(1, 11)), [0.0] * 10) == pytest.approx(2 / 1024)
+    assert paired_p_value([0.0] * 10, list(range(1, 11))) == pytest.approx(2 / 1024)
+
+
+def test_equal_differences_share_ranks_also_if_rounding_tore_them_apart() -> None:
+    # 0.83 - 0.82, 0.81 - 0.80 and 0.47 - 0.46 differ in their last bits. Ranks 2, 2, 2 and 4; three of four in favour.
+    ours, theirs = [0.83, 0.81, 0.47, 0.50], [0.82, 0.80, 0.46, 0.53]
+    assert len(set(np.subtract(ours, theirs)[:3])) > 1
+    ranks = [2, 2, 2, 4]
+    sums = [sum(rank for rank, sign in zip(ranks, signs, strict=True) if sign) for signs in product([0, 1], repeat=4)]
+    expected = np.mean([abs(total - 5) >= abs(6 - 5) for total in sums])
+    assert paired_p_value(ours, theirs) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("pairs", [6, 9, 13, 20])
+def test_p_value_is_scipys_exact_one_without_ties(pairs: int) -> None:
+    generator = np.random.default_rng(pairs)
+    ours, theirs = generator.normal(0.3, 1, pairs), generator.normal(0, 1, pairs)
+    assert paired_p_value(ours, theirs) == pytest.approx(stats.wilcoxon(ours, theirs, method="exact").pvalue)
+
+
+def test_pairs_that_say_nothing() -> None:
+    assert paired_p_value([1.0], [2.0]) is None
+    assert paired_p_value([1.0, float("nan")], [2.0, 1.0]) is None
+    assert paired_p_value([1.0, 2.0], [1.0, 2.0]) == 1.0
+    assert paired_p_value([1.0, 2.0, 3.0], [1.0, 2.0, 9.0]) == 1.0
+    with pytest.raises(ValueError, match="as many values of both models, got 1 and 2"):
+        paired_p_value([1.0], [1.0, 2.0])
+
+
+def test_unpaired_p_value_by_hand() -> None:
+    # Ranks 1, 2 and 3, 4, 5: of the ten ways to choose two of five ranks, those with sums 3 and 9 are as extreme.
+    assert unpaired_p_value([1.0, 2.0], [3.0, 4.0, 5.0]) == pytest.approx(2 / 10)
+    assert unpaired_p_value([3.0, 4.0, 5.0], [1.0, 2.0]) == pytest.approx(2 / 10)
+    # All five above all five: two of the 252 ways.
+    assert unpaired_p_value([6, 7, 8, 9, 10], [1, 2, 3, 4, 5]) == pytest.approx(2 / 252)
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [(3, 5), (10, 10), (5, 5)])
+def test_unpaired_p_value_is_scipys_exact_one_without_ties(ours: int, theirs: int) -> None:
+    generator = np.random.default_rng(ours)
+    samples = generator.normal(0.8, 1, ours), generator.normal(0, 1, theirs)
+    assert unpaired_p_value(*samples) == pytest.approx(stats.mannwhitneyu(*samples, method="exact").pvalue)
+
+
+def test_equal_runs_share_ranks_also_if_rounding_tore_them_apart() -> None:
+    ours, theirs = [0.1 + 0.2, 0.5, 0.5], [0.3, 0.2, 0.1, 0.5]
+    assert ours[0] != theirs[0]
+    ranks = [3.5, 6.0, 6.0, 3.5, 2.0, 1.0, 6.0]
+    sums = np.array([sum(chosen) for chosen in combinations(ranks, 3)])
+    expected = np.mean(np.abs(sums - 12) >= abs(15.5 - 12))  # the mean sum is 3 / 7 of all ranks, 28
+    assert unpaired_p_value(ours, theirs) == pytest.approx(expected)
+
+
+def test_runs_that_say_nothing() -> None:
+    assert unpaired_p_value([1.0], [2.0, 3.0]) is None
+    assert unpaired_p_value([1.0, 2.0], [float("nan"), 1.0]) is None
+    assert unpaired_p_value([1.0, 1.0], [1.0, 1.0]) == 1.0
+
+
+class Done(NamedTuple):
+    experiment: Experiment
+    result: Result
+
+
+def done(model: str, metrics: dict[str, dict[str, float]], seed: int = 0, index: int = 0, **training: object) -> Done:
+    experiment = Experiment(
+        "top2", index=index, seed=seed, model=ModelOptions(name=model), training=TrainingOptions(**training)
+    )
+    return Done(experiment, Result(metrics, 1, 1, "epochs", 1.0, 1.0, 1, "a CPU", {}, ""))
+
+
+def accuracies(model: str, val: list[float], test: list[float], **options: int) -> list[Done]:
+    """Repetitions on the splits 0, 1, ... with a seed each."""
+    pairs = zip(val, test, strict=True)
+    return [
+        done(model, {"val": {"accuracy": a}, "test": {"accuracy": b}}, **{"seed": n, "index": n, **options})
+        for n, (a, b) in enumerate(pairs)
+    ]
+
+
+def test_groups_by_hand() -> None:
+    runs = accuracies("gcn", [0.7, 0.9], [0.6, 0.8]) + accuracies("gat", [0.9, 0.8], [0.9, 0.7])
+    first, second = compare_runs(runs).groups
+    assert (first.label, first.place, first.values) == ("gat", 1, {(0, 0): 0.9, (1, 1): 0.7})
+    assert (first.mean, first.std, first.rank_mean) == pytest.approx((0.8, 0.02**0.5, 0.85))
+    assert first.best.experiment.seed == 0
+    assert first.summary("val", "accuracy").mean == first.rank_mean
+    assert (second.label, second.place, second.best.experiment.seed) == ("gcn", 2, 1)
+    for group, difference, other in ((first, 0.1, "gcn"), (second, -0.1, "gat")):
+        found = group.comparison
+        assert found is not None
+        assert (found.other, found.ahead, found.common, found.paired) == (other, 1, 2, True)
+        assert found.difference == pytest.approx(difference)
+        assert found.p_value == 1.0  # ranks 2 and -1: sums of +-1 +-2 as far from 0 as 1 are all
+
+
+def test_lower_errors_are_better() -> None:
+    runs = [
+        done(model, {split: {"mse": value, "r2": 1 - value} for split in ("val", "test")}, seed=seed)
+        for model, values in (("gcn", (0.3, 0.5)), ("gat", (0.2, 0.1)))
+        for seed, value in enumerate(values)
+    ]
+    ranking = compare_runs(runs, baselines={"gcn"})
+    assert ranking.metric == "mse"
+    assert [group.label for group in ranking.groups] == ["gat", "gcn"]
+    assert ranking["gat"].best.experiment.seed == 1
+    assert ranking["gcn"].comparison is None  # a baseline
+    assert (found := ranking["gat"].comparison) is not None
+    assert (found.ahead, found.paired) == (2, False)  # seeds on one split are no pairs
+    assert found.p_value == pytest.approx(2 / 6)
+
+
+def test_weighted_classes_are_judged_by_macro_f1() -> None:
+    runs = [
+        done(
+            model, {split: {"accuracy": 0.9 - f1, "macro_f1": f1} for split in ("val", "test")}, class_weights=weighted
+        )
+        for model, f1, weighted in (("gcn", 0.3, False), ("gat", 0.5, True))
+    ]
+    assert compare_runs(runs).metric == "macro_f1"
+    assert compare_runs(runs[:1]).metric == "accuracy"
+    assert [group.mean for group in compare_runs(runs).groups] == [0.5, 0.3]
+
+
+def test_incomplete_and_undefined_groups_have_no_place() -> None:
+    runs = accuracies("gcn", [0.7, 0.9], [0.6, 0.8]) + accuracies("gat", [0.9], [0.9])
+    runs += accuracies("gin", [math.nan, 0.9], [0.5, 0.5])
+    ranking = compare_runs(runs, planned={"gcn": 2, "gat": 2, "gin": 2})
+    assert {group.label: group.place for group in ranking.groups} == {"gcn": 1, "gat": 0, "gin": 0}
+    assert all(group.comparison is None for group in ranking.groups)
+    assert "gat" in ranking
+    assert "pna" not in ranking
+
+
+def test_equal_rounded_means_share_a_place() -> None:
+    runs = [
+        run
+        for name, value in (("gcn", 0.601), ("gat", 0.604), ("gin", 0.5))
+        for run in accuracies(name, [value], [value])
+    ]
+    places = {group.label: group.place for group in compare_runs(runs, scale=100, decimals=0).groups}
+    assert places == {"gat": 1, "gcn": 1, "gin": 2}
+    assert [group.place for group in compare_runs(runs).groups] == [1, 2, 3]
+
+
+def test_intervals_are_scipys() -> None:
+    def interval(runs: list[Done], **options: object) -> tuple[float, float]:
+        (group,) = compare_runs(runs, **options).groups
+        assert isinstance(group, RunGroup)
+        return group.interval
+
+    scores = [0.6, 0.7, 0.65]
+    expected = stats.t.interval(0.95, 2, loc=np.mean(scores), scale=stats.sem(scores))
+    assert interval(accuracies("gcn", scores, scores)) == pytest.approx(expected)
+    assert interval(accuracies("gcn", scores, scores), scale=100) == pytest.approx([100 * end for end in expected])
+    assert interval(accuracies("gcn", [0.9, 1.0], [0.9, 1.0]))[1] == 1.0
+    one = accuracies("gcn", [0.75], [0.75])
+    exact = stats.binomtest(9, 12).proportion_ci(method="wilson")
+    assert interval(one, test_nodes=12) == pytest.approx((exact.low, exact.high))
+    assert wilson_interval(9, 12) == pytest.approx((exact.low, exact.high))
+    assert all(map(math.isnan, interval(one)))
+    squares = np.array([0.1, 0.2, 0.6])
+    single = [done("gcn", {split: {"mse": 0.3} for split in ("val", "test")})]
+    normal = stats.norm.interval(0.95, loc=0.3, scale=stats.sem(squares))
+    assert interval(single, test_nodes=3, errors=lambda run: squares) == pytest.approx((max(0, normal[0]), normal[1]))
+    assert all(map(math.isnan, interval(single, test_nodes=3)))
+
+
+def test_groups_are_named_by_the_settings_in_which_they_differ() -> None:
+    metrics = {split: {"accuracy": 0.5} for split in ("val", "test")}
+    same = {"epochs": 9, "learning_rate": 0.1, "weight_decay": 0.0, "warmup": 3}
+    runs = [done("gat", metrics), done("gat", metrics, seed=1), done("gcn", metrics)]
+    assert [(group.label, len(group.runs)) for group in compare_runs(runs).groups] == [("gat", 2), ("gcn", 1)]
+    runs += [done("gat", metrics, clip_norm=clip_norm, **same) for clip_norm in (1.0, 2.0)]
+    labels = {group.label for group in compare_runs(runs).groups}
+    first = "gat, epochs=9, learning_rate=0.1, weight_decay=0.0, warmup=3, clip_norm="
+    assert {f"{first}1.0", f"{first}2.0", "gcn"} < labels
+    assert len(labels) == 4
+    by_model = compare_runs(runs, label=lambda run: run.experiment.model.name)
+    assert {group.label: len(group.runs) for group in by_model.groups} == {"gat": 4, "gcn": 1}

@@ -1,0 +1,396 @@
+"""Comparison of models over repeated runs: means, intervals, ranking and significance tests."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from torch_goat import settings
+from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive
+from torch_goat.experiments.training.options import Experiment
+from torch_goat.experiments.training.result import Result
+
+EXACT_PAIRS: Final = 13  # up to this number of pairs, the signed-rank test enumerates all assignments of signs
+LABEL_SETTINGS: Final = 4  # settings that a label lists
+Z95: Final = 1.959963984540054  # 97.5 % quantile of the normal distribution
+
+
+class FinishedRun(Protocol):
+    """A finished run: an opened run folder or a recorded result line."""
+
+    @property
+    def experiment(self) -> Experiment: ...
+
+    @property
+    def result(self) -> Result: ...
+
+
+R = TypeVar("R", bound=FinishedRun)
+
+
+class Summary(NamedTuple):
+    """Mean and sample standard deviation (n - 1); the latter is ``None`` for a single value."""
+
+    mean: float
+    std: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A group compared with the best baseline, or with the best other group.
+
+    Args:
+        other: Label of the other group.
+        difference: Mean of this group minus the mean of the other.
+        ahead: Number of common repetitions in which this group is better.
+        common: Number of repetitions that both groups have.
+        paired: Whether :attr:`p_value` is that of the paired test.
+        ours: Scores of this group, with a paired test in the order of the other's.
+        theirs: Scores of the other group.
+    """
+
+    other: str
+    difference: float
+    ahead: int
+    common: int
+    paired: bool
+    ours: Sequence[float]
+    theirs: Sequence[float]
+
+    @cached_property
+    def p_value(self) -> float | None:
+        """Two-sided p-value of :func:`paired_p_value` or :func:`unpaired_p_value`; ``None`` for too few runs."""
+        return (paired_p_value if self.paired else unpaired_p_value)(self.ours, self.theirs)
+
+
+@dataclass(frozen=True)
+class RunGroup(Generic[R]):
+    """The runs of one model.
+
+    Args:
+        label: Name of the group.
+        runs: Its runs.
+        repetitions: What identifies each run within the group, by default its split and seed.
+        scores: The metric of each run.
+        rank_scores: The metric that decides the ranking, usually that of the validation nodes, of each run.
+        interval: 95 % confidence interval of the mean; NaN where it is unknown.
+        metric: Name of the metric.
+        place: Dense rank from 1; 0 for a group that is incomplete or has no finite mean.
+        comparison: Comparison with the best baseline or, without baselines, with the best other group.
+    """
+
+    label: str
+    runs: tuple[R, ...]
+    repetitions: tuple[Hashable, ...]
+    scores: tuple[float, ...]
+    rank_scores: tuple[float, ...]
+    interval: tuple[float, float]
+    metric: str
+    place: int = 0
+    comparison: Comparison | None = None
+
+    @property
+    def values(self) -> dict[Any, float]:
+        """The metric by repetition."""
+        return dict(zip(self.repetitions, self.scores, strict=True))
+
+    @property
+    def mean(self) -> float:
+        """Mean of the metric."""
+        return summarize(self.scores).mean
+
+    @property
+    def std(self) -> float | None:
+        """Sample standard deviation of the metric; ``None`` for a single run."""
+        return summarize(self.scores).std
+
+    @property
+    def rank_mean(self) -> float:
+        """Mean of what decides the ranking."""
+        return summarize(self.rank_scores).mean
+
+    @property
+    def best(self) -> R:
+        """The run with the best ranking score."""
+        return min(zip(self.runs, self.rank_scores, strict=True), key=lambda one: rank_key(one[1], self.metric))[0]
+
+    def summary(self, split: str, metric: str) -> Summary:
+        """Mean and standard deviation of any metric on any split."""
+        return summarize([score(run, split, metric) for run in self.runs])
+
+
+@dataclass(frozen=True)
+class Ranking(Generic[R]):
+    """Groups of runs, the best first.
+
+    Args:
+        metric: The metric that they are compared by.
+        groups: The groups; those without a place come last.
+    """
+
+    metric: str
+    groups: tuple[RunGroup[R], ...]
+
+    def __getitem__(self, label: str) -> RunGroup[R]:
+        return next(group for group in self.groups if group.label == label)
+
+    def __contains__(self, label: str) -> bool:
+        return any(group.label == label for group in self.groups)
+
+
+def compare_runs(
+    runs: Iterable[R],
+    *,
+    label: Callable[[R], str] | None = None,
+    repetition: Callable[[R], Hashable] = lambda run: (run.experiment.index, run.experiment.seed),
+    metric: str = "",
+    split: str = "test",
+    rank_by: str = "val",
+    baselines: Collection[str] | None = None,
+    paired: bool | None = None,
+    planned: Mapping[str, int] | None = None,
+    scale: float = 1.0,
+    decimals: int | None = None,
+    test_nodes: int = 0,
+    errors: Callable[[R], np.ndarray] | None = None,
+) -> Ranking[R]:
+    """Groups runs by model, summarises, ranks and tests the groups.
+
+    Args:
+        runs: Finished runs on the same data: anything with an ``experiment`` and a ``result``.
+        label: Gives the group of a run. By default runs that differ only in seed and split form a group, named after
+            its model and the settings in which groups of the same model differ.
+        repetition: Identifies a run within its group; runs of two groups with the same identifier form a pair.
+        metric: The metric to compare; by default the one that decides, see :func:`deciding_metric`.
+        split: The nodes whose metric is reported and tested: ``"train"``, ``"val"`` or ``"test"``.
+        rank_by: The nodes whose metric decides the ranking.
+        baselines: Groups that the others are compared with. By default each group is compared with the best other one.
+        paired: Whether to use the paired test. By default it is used if both groups have the same repetitions and
+            these differ in their graph or split; runs that differ only in their seed have nothing in common.
+        planned: Number of runs of each complete group. Incomplete groups are neither ranked nor compared.
+        scale: Factor of all scores, 100 for percentages.
+        decimals: Decimals of the means that decide the ranking; groups with equal rounded means share a place.
+        test_nodes: Number of test nodes, for the interval of a single run's accuracy.
+        errors: Squared errors of a run's test nodes, for the interval of a single run's MSE.
+    """
+    runs = list(runs)
+    metric = metric or deciding_metric(runs)
+    labels = _labels(runs) if label is None else [label(run) for run in runs]
+    members: dict[str, list[R]] = {}
+    for name, run in zip(labels, runs, strict=True):
+        members.setdefault(name, []).append(run)
+
+    groups = []
+    for name, together in members.items():
+        scores = [score(run, split, metric) for run in together]
+        low, high = _interval(together, scores, metric, test_nodes, errors)
+        group = RunGroup(
+            label=name,
+            runs=tuple(together),
+            repetitions=tuple(repetition(run) for run in together),
+            scores=tuple(scale * value for value in scores),
+            rank_scores=tuple(scale * score(run, rank_by, metric) for run in together),
+            interval=(scale * low, scale * high),
+            metric=metric,
+        )
+        groups.append(group)
+
+    groups.sort(key=lambda group: rank_key(group.rank_mean, metric))
+    complete = [
+        group
+        for group in groups
+        if math.isfinite(group.rank_mean) and (planned is None or len(group.runs) == planned[group.label])
+    ]
+    shown = {group.label: group.rank_mean if decimals is None else round(group.rank_mean, decimals) for group in groups}
+    places = {value: place for place, value in enumerate(dict.fromkeys(shown[one.label] for one in complete), 1)}
+    ranked = []
+    for group in complete:
+        others = [one for one in complete if one is not group and (baselines is None or one.label in baselines)]
+        tested = others and (baselines is None or group.label not in baselines)
+        comparison = _compare(group, others[0], paired) if tested else None
+        ranked.append(replace(group, place=places[shown[group.label]], comparison=comparison))
+    labels = [group.label for group in complete]
+    return Ranking(metric, (*ranked, *(group for group in groups if group.label not in labels)))
+
+
+def deciding_metric(runs: Sequence[FinishedRun]) -> str:
+    """The metric that decides which run is better: macro F1 if one of them weights the classes, else the task's first.
+
+    Args:
+        runs: At least one run.
+    """
+    first = next(iter(runs[0].result.metrics["val"]))
+    return decisive(first, any(run.experiment.training.class_weights for run in runs))
+
+
+def score(run: FinishedRun, split: str, metric: str) -> float:
+    """A metric of a run; NaN if the run does not have it."""
+    return run.result.metrics.get(split, {}).get(metric, math.nan)
+
+
+def rank_key(value: float, metric: str) -> float:
+    """Sorts values of a metric: the best first, those that are not finite last."""
+    if not math.isfinite(value):
+        return math.inf
+    return value if metric in LOWER_IS_BETTER else -value
+
+
+def without_repetition(experiment: Experiment) -> Experiment:
+    """The experiment without its seed, its split and what it records: equal for repetitions of the same settings."""
+    return replace(experiment, seed=0, index=0, training=replace(experiment.training, record_orderings=()))
+
+
+def summarize(values: Sequence[float]) -> Summary:
+    """Mean and sample standard deviation of at least one value."""
+    if not values:
+        raise ValueError("cannot summarize an empty sequence; pass at least one value.")
+    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Summary(float(np.mean(values)), std, len(values))
+
+
+def wilson_interval(successes: float, count: int) -> tuple[float, float]:
+    """Wilson's 95 % interval of a proportion.
+
+    Args:
+        successes: Number of successes.
+        count: Number of trials, at least one.
+    """
+    share, z2 = successes / count, Z95**2
+    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
+    half = Z95 / (1 + z2 / count) * np.sqrt(share * (1 - share) / count + z2 / (4 * count**2))
+    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
+
+
+def normal_interval(mean: float, values: np.ndarray) -> tuple[float, float]:
+    """95 % interval of the mean of many values under a normal distribution; NaN for fewer than two."""
+    half = Z95 * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
+    return mean - half, mean + half
+
+
+def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """Two-sided p-value of the Wilcoxon signed-rank test on pairs of runs on the same graph or split.
+
+    The test uses only signs and ranks of the differences: a few graphs on which a model fails skew them, and ten are
+    too few for the normal distribution of a paired t-test. Hence fewer than six pairs never reach p < 0.05. Up to 13
+    pairs the distribution is exact, ties included. Splits of one graph overlap, so their p-values are too small rather
+    than too large. The p-values are not adjusted for multiple comparisons.
+
+    Args:
+        ours: Values of one model.
+        theirs: Values of the other model, in the same order.
+
+    Returns:
+        The p-value, or ``None`` for fewer than two pairs or values that are not finite.
+    """
+    from scipy import stats  # imports slowly
+
+    if len(ours) != len(theirs):
+        raise ValueError(f"a paired test needs as many values of both models, got {len(ours)} and {len(theirs)}.")
+    differences = np.round(np.subtract(ours, theirs, dtype=float), 12)  # rounding errors must not break ties
+    if len(differences) < 2 or not np.isfinite(differences).all():
+        return None
+    differences = differences[differences != 0]
+    if len(differences) < 2:
+        return 1.0  # both signs of a single difference are equally extreme
+    if len(differences) > EXACT_PAIRS:
+        return float(stats.wilcoxon(differences).pvalue)
+
+    def rank_sum(signed: np.ndarray, axis: int) -> np.ndarray:
+        return np.sum(stats.rankdata(np.abs(signed), axis=axis) * np.sign(signed), axis=axis)
+
+    samples = 2**EXACT_PAIRS  # at least the number of assignments, so that SciPy enumerates all of them
+    return float(
+        stats.permutation_test(
+            (differences,), rank_sum, permutation_type="samples", vectorized=True, n_resamples=samples
+        ).pvalue
+    )
+
+
+def unpaired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
+    """Two-sided p-value of the Wilcoxon rank-sum (Mann-Whitney) test on runs that differ only in their seed.
+
+    Runs of two models with the same seed have nothing in common, so they do not form pairs. The test is exact, ties
+    included. It applies only to the split that the runs share, not to other splits.
+
+    Args:
+        ours: Values of one model.
+        theirs: Values of the other model.
+
+    Returns:
+        The p-value, or ``None`` for fewer than two runs of either model or values that are not finite.
+    """
+    from scipy import stats  # imports slowly
+
+    values = np.round([*ours, *theirs], 12)  # rounding errors must not break ties
+    if min(len(ours), len(theirs)) < 2 or not np.isfinite(values).all():
+        return None
+    # SciPy's exact distribution does not support ties, and its permutation test takes a second.
+    ranks = np.rint(2 * stats.rankdata(values)).astype(int)  # twice the ranks are integers, also with ties
+    ways = np.zeros((len(ours) + 1, ranks.sum() + 1))  # [size, sum]: number of subsets with this size and rank sum
+    ways[0, 0] = 1
+    for rank in ranks:
+        ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank]  # the right side is evaluated before the update
+    distance = np.abs(np.arange(ways.shape[1]) - len(ours) * ranks.mean())
+    extreme = distance >= distance[ranks[: len(ours)].sum()] - 1e-9
+    return float(ways[-1, extreme].sum() / ways[-1].sum())
+
+
+def _interval(
+    runs: Sequence[R], scores: Sequence[float], metric: str, test_nodes: int, errors: Callable[[R], np.ndarray] | None
+) -> tuple[float, float]:
+    """The t interval of several runs; for a single one, the interval over its test nodes."""
+    from scipy import special  # not needed to train
+
+    mean = float(np.mean(scores))
+    low, high = math.nan, math.nan
+    if len(scores) > 1:
+        half = special.stdtrit(len(scores) - 1, 0.975) * np.std(scores, ddof=1) / math.sqrt(len(scores))
+        low, high = mean - float(half), mean + float(half)
+    elif test_nodes and metric == "accuracy" and math.isfinite(mean):
+        low, high = wilson_interval(mean * test_nodes, test_nodes)
+    elif test_nodes > 1 and metric == "mse" and math.isfinite(mean) and errors is not None:
+        low, high = normal_interval(mean, errors(runs[0]))
+    if math.isfinite(low):  # the distributions are unbounded, the metrics are not
+        low, high = max(low, 0.0), high if metric in LOWER_IS_BETTER else min(high, 1.0)
+    return low, high
+
+
+def _compare(group: RunGroup[R], other: RunGroup[R], paired: bool | None) -> Comparison:
+    ours, theirs = group.values, other.values
+    common = [one for one in theirs if one in ours]
+    ahead = sum(rank_key(ours[one], group.metric) < rank_key(theirs[one], group.metric) for one in common)
+    if paired is None:
+        splits = {run.experiment.index for run in other.runs}
+        paired = len(splits) > 1 and len(common) == len(group.runs) == len(other.runs)
+    scores = [ours[one] for one in common] if paired else group.scores, list(theirs.values())
+    return Comparison(other.label, group.mean - other.mean, ahead, len(common), paired, *scores)
+
+
+def _labels(runs: Sequence[FinishedRun]) -> list[str]:
+    """Model names with the settings in which groups of the same name differ: the first few, or all if these collide."""
+    groups = {settings.dumps(without_repetition(run.experiment)): run.experiment for run in runs}
+    tables = {text: dict(_leaves(settings.to_table(without_repetition(one)))) for text, one in groups.items()}
+    parts = {}
+    for text, experiment in groups.items():
+        name, table = experiment.model.name, tables[text]
+        alike = [tables[other] for other, one in groups.items() if one.model.name == name]
+        differing = [key for key in table if any(other.get(key) != table[key] for other in alike)]
+        parts[text] = [name, *(f"{key}={table[key]}" for key in differing)]
+    most = LABEL_SETTINGS + 1
+    short = {text: ", ".join([*one[:most], *(["..."] if len(one) > most else [])]) for text, one in parts.items()}
+    counts = Counter(short.values())
+    labels = {text: short[text] if counts[short[text]] == 1 else ", ".join(one) for text, one in parts.items()}
+    return [labels[settings.dumps(without_repetition(run.experiment))] for run in runs]
+
+
+def _leaves(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _leaves(value)
+        else:
+            yield key, value
