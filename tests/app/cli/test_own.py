@@ -203,8 +203,8 @@ def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_
     ("arguments", "code", "message"),
     [
         (["nodes.csv", "edges.csv"], 2, "name the column of the nodes to predict with --target"),
-        (["nodes.csv", "--target", "label"], 1, "has nodes alone; name the file of the edges"),
-        (["none.csv", "edges.csv", "--target", "label"], 1, "none.csv cannot be read: no such file"),
+        (["nodes.csv", "--target", "label"], 1, "contains only nodes; add the file of the edges"),
+        (["none.csv", "edges.csv", "--target", "label"], 1, "none.csv: no such file"),
         (["nodes.csv", "edges.csv", "--target", "label", "--task", "guess"], 2, "task = 'guess' is impossible"),
         (["nodes.csv", "edges.csv", "--target", "label", "--split", "paper"], 2, "--split is of named datasets"),
         (["nodes.csv", "edges.csv", "--target", "label", "--fractions", "1,2"], 2, "must be three shares"),

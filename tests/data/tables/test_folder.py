@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from torch_goat.data import datasets
-from torch_goat.data.tables import TableError, Tables, load_tables
-from torch_goat.data.tables.folder import find_tables, write_tables
+from torch_goat.data.tables import TableError, Tables, find_tables, load_tables, write_tables
 from torch_goat.settings import SettingsError
 
 
@@ -44,7 +43,7 @@ def test_nodes_without_a_class_stay_without(tmp_path: Path) -> None:
 def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     data = datasets.load("betweenness-100")
     (tmp_path / "edges.csv").write_text("mine")
-    with pytest.raises(SettingsError, match=r"edges\.csv is there already"):
+    with pytest.raises(SettingsError, match=r"edges\.csv already exists"):
         write_tables(data, tmp_path)
     assert (tmp_path / "edges.csv").read_text() == "mine"
     assert not (tmp_path / "nodes.csv").exists()
@@ -58,7 +57,7 @@ def test_a_folder_of_two_files_needs_no_settings(tmp_path: Path) -> None:
         find_tables(str(tmp_path))
     (tmp_path / "edges.csv").touch()
     assert find_tables(str(tmp_path)) == {"nodes": str(tmp_path / "nodes.tsv"), "edges": str(tmp_path / "edges.csv")}
-    with pytest.raises(TableError, match=r"is a folder.*leave x\.csv out"):
+    with pytest.raises(TableError, match=r"is a folder.*leave out x\.csv"):
         find_tables(str(tmp_path), "x.csv")
 
 

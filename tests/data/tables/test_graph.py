@@ -65,9 +65,9 @@ def test_new_tables_may_have_other_columns_and_unseen_values(tmp_path: Path) -> 
     assert new.data.x[0, town].sum() == 0
     assert new.data.x[1, town].sum() == 1
     notes = " ".join(new.notes)
-    assert "line 2, column 'town': 'Rome' is a category that training did not see" in notes
-    assert "line 3, column 'member': a value is missing, which training did not see" in notes
-    assert "does not read the columns colour" in notes
+    assert "line 2, column 'town': the category 'Rome' was not seen in training" in notes
+    assert "line 3, column 'member': a value is missing, although none was in training" in notes
+    assert "does not use the columns colour" in notes
     assert new.target is None
 
 
@@ -77,7 +77,9 @@ def test_new_nodes_are_joined_to_the_training_graph(tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("id,age,town,member\nx,30,Ulm,1\n")
     (tmp_path / "links.csv").write_text("source,target\nx,a\n")
     files = str(tmp_path / "new.csv"), str(tmp_path / "links.csv")
-    with pytest.raises(TableError, match=r"links\.csv, line 2, column 'target': the edge names 'a', which is no node"):
+    with pytest.raises(
+        TableError, match=r"links\.csv, line 2, column 'target': the edge names 'a', which is not a node"
+    ):
         apply_schema(graph.schema, *files)
     new = apply_schema(graph.schema, *files, join=tables)
     assert new.ids == ("x",)
@@ -85,7 +87,7 @@ def test_new_nodes_are_joined_to_the_training_graph(tmp_path: Path) -> None:
     added = set(map(tuple, new.data.edge_index.t().tolist())) - set(map(tuple, graph.data.edge_index.t().tolist()))
     assert added == {(10, 0), (0, 10)}
     (tmp_path / "new.csv").write_text("id,age,town,member\na,30,Ulm,1\n")
-    with pytest.raises(TableError, match="line 2, column 'id': the node 'a' is one of the training graph"):
+    with pytest.raises(TableError, match="line 2, column 'id': the node 'a' is already in the training graph"):
         apply_schema(graph.schema, *files, join=tables)
 
 
@@ -128,7 +130,7 @@ def test_regression_is_standardised_by_its_training_part(tmp_path: Path) -> None
     known = ~np.isnan(y)
     np.testing.assert_allclose(data.y.numpy()[known] * schema.target_scale + schema.target_mean, y[known], rtol=1e-5)
     assert not (data.train_mask | data.val_mask | data.test_mask)[2]
-    assert "1 nodes have no 'age'; they are neighbours alone." in notes
+    assert "1 nodes have no 'age' and serve only as neighbours." in notes
     assert load_tables(write(tmp_path, target="member", drop=("label",))).schema.classes == ("0", "1")
     assert load_tables(write(tmp_path, target="member", drop=("label",), task="regression")).schema.classes == ()
 
@@ -203,9 +205,9 @@ def test_options_survive_toml_and_refuse_what_is_impossible(tmp_path: Path) -> N
     tables = write(tmp_path, drop=("age",), train=0.5)
     assert parse(Tables, tomllib.loads(dumps(tables)), "here") == tables
     for values, message in [
-        ({"train": 0.9, "val": 0.1}, "together below"),
+        ({"train": 0.9, "val": 0.1}, "sum to less than 1"),
         ({"val": 0.0}, "above 0"),
-        ({"split_column": "a", "time_column": "b"}, "exclude each other"),
+        ({"split_column": "a", "time_column": "b"}, "cannot be combined"),
         ({"drop": ["label"]}, "which is the target"),
         ({"task": "ranking"}, "impossible"),
     ]:
@@ -216,7 +218,7 @@ def test_options_survive_toml_and_refuse_what_is_impossible(tmp_path: Path) -> N
 def test_a_class_without_training_nodes_is_told(tmp_path: Path) -> None:
     nodes = "id,part,label\na,train,x\nb,train,y\nc,val,x\nd,test,z\ne,test,w\n"
     notes = load_tables(write(tmp_path, nodes, "source,target\na,b\n", split_column="part")).notes
-    assert "no training node is of the class 'w', 'z', which no model can learn so." in notes
+    assert "no training node has the class 'w', 'z', so no model can learn to predict it." in notes
     assert not any("training node" in note for note in load_tables(write(tmp_path)).notes)
 
 
@@ -224,29 +226,29 @@ def test_a_column_without_any_value_is_told(tmp_path: Path) -> None:
     nodes = "\n".join(line.replace(",", ",,", 1) for line in NODES.splitlines()).replace("id,,", "id,height,")
     _, _, schema, notes, _ = load_tables(write(tmp_path, nodes))
     assert [column.name for column in schema.nodes] == ["age", "town", "member"]
-    assert notes == ("the columns height of the nodes have no value at all and are not used.",)
+    assert notes == ("the node columns height are empty and not used.",)
     assert load_tables(write(tmp_path, nodes, drop=("height",))).notes == ()
 
 
 def test_columns_of_edges_that_are_not_used_are_told_with_the_command_that_does(tmp_path: Path) -> None:
     edges = "\n".join(f"{line},{'weight' if 'source' in line else 1}" for line in EDGES.splitlines())
     (note,) = load_tables(write(tmp_path, edges=edges)).notes  # goat pid shows it too, which has no such option
-    assert note == "the columns weight of the edges are not used; goat train --edge-features reads them."
+    assert note == "the edge columns weight are not used; goat train --edge-features uses them."
 
 
 def test_edges_that_were_several_are_told(tmp_path: Path) -> None:
     twice = EDGES + "b,a\na,b\n"
     notes = load_tables(write(tmp_path, edges=twice)).notes
-    assert "2 of 12 edges join nodes that another edge joins; such edges count once." in notes
+    assert "2 of 12 edges are duplicates; they count once." in notes
     directed = load_tables(write(tmp_path, edges=twice, directed=True))
-    assert any(note.startswith("1 of 12 edges join nodes") for note in directed.notes)
+    assert any(note.startswith("1 of 12 edges are duplicates") for note in directed.notes)
     weighted = "\n".join(f"{line},{weight}" for weight, line in enumerate(twice.split())).replace(",0\n", ",w\n")
     read = load_tables(write(tmp_path, edges=weighted, edge_features=True))
-    assert any("have the mean of their features; --directed keeps directions apart." in note for note in read.notes)
-    assert not any("another edge joins" in note for note in load_tables(write(tmp_path)).notes)
+    assert any("their features are averaged; --directed keeps both directions apart." in note for note in read.notes)
+    assert not any("duplicates" in note for note in load_tables(write(tmp_path)).notes)
 
 
 def test_words_that_count_as_no_value_are_told(tmp_path: Path) -> None:
     notes = load_tables(write(tmp_path, NODES.replace("Ulm,1,yes", "Ulm,1,None", 1).replace("0,no", "0,", 1))).notes
-    said = "they are neighbours alone. The word 'None' counts as no value (1 times)."
-    assert f"2 nodes have no 'label'; {said}" in notes
+    said = "serve only as neighbours. The word 'None' counts as missing (1 times)."
+    assert f"2 nodes have no 'label' and {said}" in notes

@@ -8,10 +8,10 @@ import torch
 
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat.data.tables import TableError, Tables, load_tables
-from torch_goat.data.tables.graph import OwnGraph
+from torch_goat.data.tables.graph import TableGraph
 
 
-def same(graph: OwnGraph, other: OwnGraph) -> bool:
+def same(graph: TableGraph, other: TableGraph) -> bool:
     equal = all(torch.equal(graph.data[key], other.data[key]) for key in ("x", "y", "edge_index", "train_mask"))
     return equal and graph.ids == other.ids and graph.schema == other.schema
 
@@ -114,22 +114,22 @@ INCLUDE = '<?xml version="1.0"?>\n<!DOCTYPE l [<!ENTITY a SYSTEM "file:///etc/pa
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (LAUGHS, "line 2: there is a document type"),
-        (INCLUDE, "line 2: there is a document type"),
+        (LAUGHS, "line 2: document types"),
+        (INCLUDE, "line 2: document types"),
         ("<graphml><graph>\n<node/></graph></graphml>", "line 2: <node> has no id"),
-        ("<graphml><graph>\n<hyperedge/></graph></graphml>", "line 2: there is a hyperedge"),
+        ("<graphml><graph>\n<hyperedge/></graph></graphml>", "line 2: hyperedges are not supported"),
         ("<graphml><graph><node id='a'>\n<data key='k'/></node></graph></graphml>", "line 2: there is no key 'k'"),
-        ("<graphml><graph/>\n<graph/></graphml>", "line 2: there is a second graph"),
+        ("<graphml><graph/>\n<graph/></graphml>", "line 2: found a second or nested graph"),
         (
             "<graphml><graph edgedefault='undirected'><node id='a'/>\n<edge source='a' target='a' directed='true'/>"
             "</graph></graphml>",
             "line 2: the edge is directed, but the graph is undirected; make all edges of one kind",
         ),
-        ("<graphml><graph>", "line 1: this is not GraphML"),
-        ("<html></html>", "line 1: this is not GraphML: there is no graph"),
+        ("<graphml><graph>", "line 1: not a GraphML file"),
+        ("<html></html>", "line 1: not a GraphML file: it contains no graph"),
         ("<graphml><graph></graph></graphml>", "line 1: the graph has no nodes"),
         ("<graphml><graph><node id='a'/></graph></graphml>", "line 1: there is no column 'label' for the target"),
-        ("<?xml version='1.0' encoding='nonsense'?><graphml/>", "line 1: this is not GraphML"),
+        ("<?xml version='1.0' encoding='nonsense'?><graphml/>", "line 1: not a GraphML file"),
     ],
 )
 def test_bad_graphml_is_refused(tmp_path: Path, text: str, message: str) -> None:

@@ -29,7 +29,7 @@ from torch_goat.experiments.training.task import task_of
 from torch_goat.settings import SettingsError, nearest
 
 if TYPE_CHECKING:
-    from torch_goat.data.tables.graph import OwnGraph
+    from torch_goat.data.tables.graph import TableGraph
 
 Model = Annotated[str | None, typer.Option("--model", help="goat (the default), gat, gcn, sage-lstm, ...")]
 Split = Annotated[str | None, typer.Option("--split", help="The split protocol; else the dataset's own.")]
@@ -44,7 +44,7 @@ class Beginning(NamedTuple):
     """An experiment before ``--set``, and of tables what was read from them."""
 
     experiment: Experiment
-    graph: "OwnGraph | None" = None
+    graph: "TableGraph | None" = None
 
     @property
     def task(self) -> Task:

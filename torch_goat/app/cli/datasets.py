@@ -11,7 +11,7 @@ from torch_goat.data.datasets import DATASETS, Dataset
 from torch_goat.data.datasets.cache import cache_folder
 from torch_goat.data.datasets.dataset import Real
 from torch_goat.data.datasets.raw import RawFile, data_folder, find
-from torch_goat.data.tables.folder import write_tables
+from torch_goat.data.tables import write_tables
 from torch_goat.settings import SettingsError, nearest
 
 

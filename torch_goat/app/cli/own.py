@@ -16,8 +16,7 @@ from torch_goat.app.cli.options import sets
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.loader import open_graph
 from torch_goat.data.loader.folder import digest
-from torch_goat.data.tables import Column, Tables, load_tables
-from torch_goat.data.tables.folder import find_tables
+from torch_goat.data.tables import Column, Tables, find_tables, load_tables
 from torch_goat.experiments import Experiment, Result
 from torch_goat.experiments.comparison import Summary, summarize
 from torch_goat.experiments.models.layers import KINDS
@@ -27,7 +26,7 @@ from torch_goat.experiments.training.task import task_of
 from torch_goat.settings import SettingsError
 
 if TYPE_CHECKING:
-    from torch_goat.data.tables.graph import OwnGraph
+    from torch_goat.data.tables.graph import TableGraph
 
 MODELS: Final = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE (mean)"}
 UNBALANCED: Final = 3.0  # times the training nodes of the rarest class, in the most frequent one
@@ -113,12 +112,10 @@ def _plain_name(name: str) -> str:
     return f"{name}-own" if name in DATASETS else name
 
 
-def show_graph(tables: Tables, graph: "OwnGraph") -> None:
+def show_graph(tables: Tables, graph: "TableGraph") -> None:
     """Says what was read: columns, target, splits, and all that a user should know."""
-    from torch_goat.data.tables.graph import count_edges  # with pandas, which takes a while to import
-
     data, schema = graph.data, graph.schema
-    edges = count_edges(data, schema.directed)
+    edges = graph.num_edges
     kind = "directed" if schema.directed else "undirected"
     sizes = [int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test")]
     say(f"{graph_name(tables)}: {data.num_nodes} nodes, {edges} {kind} edges; named by the column {schema.id!r}.")
@@ -153,7 +150,7 @@ def _describe(column: Column) -> list[str]:
     return [column.kind, text + (", with an indicator of missing values" if column.missing else "")]
 
 
-def unbalanced(graph: "OwnGraph") -> bool:
+def unbalanced(graph: "TableGraph") -> bool:
     """Whether a class has several times the training nodes of another."""
     if graph.schema.task == "regression":
         return False
@@ -162,12 +159,12 @@ def unbalanced(graph: "OwnGraph") -> bool:
     return bool(counts.max() >= UNBALANCED * counts.min())
 
 
-def judged_by(graph: "OwnGraph") -> str:
+def judged_by(graph: "TableGraph") -> str:
     """The metric that decides."""
     return "mse" if graph.schema.task == "regression" else decisive("accuracy", unbalanced(graph))
 
 
-def base(tables: Tables, graph: "OwnGraph", model: str) -> Experiment:
+def base(tables: Tables, graph: "TableGraph", model: str) -> Experiment:
     """Settings that suit the graph and the model, before ``--set``."""
     experiment = own_starting_point(graph_name(tables), tables, graph.schema.task, model)
     if unbalanced(graph):
@@ -186,7 +183,7 @@ def with_options(experiment: Experiment, assignments: Sequence[str]) -> Experime
     return changed
 
 
-def recording(experiment: Experiment, graph: "OwnGraph", assignments: Sequence[str]) -> Experiment:
+def recording(experiment: Experiment, graph: "TableGraph", assignments: Sequence[str]) -> Experiment:
     """The experiment, which also keeps the order of some epochs if it learns one, unless ``--set`` decided that."""
     options, model = experiment.training, experiment.model
     sorts = any(kind.startswith("goat") for kind in model.kinds)
@@ -218,7 +215,7 @@ def array_experiment(folder: Path, model: str | None, recipe: Path | None) -> Ex
     return replace(experiment, graph=str(folder.resolve()), graph_digest=digest(folder))
 
 
-def own_experiment(tables: Tables, graph: "OwnGraph", model: str | None, recipe: Path | None) -> Experiment:
+def own_experiment(tables: Tables, graph: "TableGraph", model: str | None, recipe: Path | None) -> Experiment:
     """The settings of a single run before ``--set``: those of a recipe, or those that suit the model."""
     if recipe is None:
         return base(tables, graph, model or "goat")
@@ -233,7 +230,7 @@ Runner = Callable[[Experiment, Path], Result]
 
 
 def compare(
-    tables: Tables, graph: "OwnGraph", assignments: Sequence[str], repeats: int, out: Path | None, runner: Runner
+    tables: Tables, graph: "TableGraph", assignments: Sequence[str], repeats: int, out: Path | None, runner: Runner
 ) -> tuple[Path, Path, Path]:
     """Trains GOAT beside its rivals on the same splits and shows which wins.
 
@@ -330,7 +327,7 @@ def _shown(summary: Summary) -> str:
     return f"{summary.mean:.4g}" + ("" if summary.std is None else f" ± {summary.std:.2g}")
 
 
-def show_next(tables: Tables, graph: "OwnGraph", best: Path, ordered: Path | None, whole: Path | None) -> None:
+def show_next(tables: Tables, graph: "TableGraph", best: Path, ordered: Path | None, whole: Path | None) -> None:
     """Prints the commands that follow, ready to be copied.
 
     Args:
@@ -359,7 +356,7 @@ def _near(path: str) -> str:
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
-def read_own(tables: Tables, index: int) -> "tuple[Tables, OwnGraph]":
+def read_own(tables: Tables, index: int) -> "tuple[Tables, TableGraph]":
     """Reads the graph, says what it is, and ties the tables to their content."""
     graph = load_tables(tables, index)
     show_graph(tables, graph)

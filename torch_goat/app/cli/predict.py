@@ -6,7 +6,7 @@ import typer
 
 from torch_goat.app.cli.console import console
 from torch_goat.app.cli.options import Force, check_new
-from torch_goat.data.tables.folder import find_tables
+from torch_goat.data.tables import find_tables
 from torch_goat.experiments import Predictions, Run
 from torch_goat.experiments import predict as apply
 from torch_goat.files import write_atomic

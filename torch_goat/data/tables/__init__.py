@@ -1,64 +1,59 @@
-"""A graph of one's own: tables of nodes and edges as a graph to train on, and new ones to predict on."""
+"""Your own graph from tables of nodes and edges (CSV, Parquet, GraphML): to train on, and to predict on."""
 
-import os
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from torch_goat.data.tables.errors import TableError
-from torch_goat.data.tables.options import Tables
+from torch_goat.data.tables.folder import find_tables, write_tables
+from torch_goat.data.tables.options import Tables, Task
 from torch_goat.data.tables.schema import Column, Schema
+from torch_goat.data.tables.source import TableError
 
 if TYPE_CHECKING:
-    from torch_goat.data.tables.graph import NewGraph, OwnGraph
+    from torch_goat.data.tables.graph import NewGraph, TableGraph
 
-__all__ = ["Column", "Schema", "TableError", "Tables", "apply_schema", "load_tables"]
+__all__ = [
+    "Column",
+    "Schema",
+    "TableError",
+    "Tables",
+    "Task",
+    "apply_schema",
+    "find_tables",
+    "load_tables",
+    "write_tables",
+]
 
 
-def load_tables(tables: Tables, index: int = 0) -> "OwnGraph":
-    """Reads the tables of a graph, fits a schema on the training part and applies it to all nodes.
+def load_tables(tables: Tables, index: int = 0) -> "TableGraph":
+    """Reads the tables of a graph, fits a schema on the training nodes and encodes all nodes with it.
+
+    The parsed files are kept until other files are read, so that another ``index`` only encodes them again.
 
     Args:
-        tables: The files and how they are read.
-        index: Which of the random splits, from 0.
+        tables: The files and how to read them.
+        index: Which random split, from 0.
     """
-    _need_pandas()
-    found = _load(tables, index, tuple(_stamp(path) for path in (tables.nodes, tables.edges)))
-    return found._replace(data=found.data.clone())
-
-
-@lru_cache(maxsize=1)  # the runs of one process tend to follow each other on one graph
-def _load(tables: Tables, index: int, stamps: tuple[tuple[int, int] | None, ...]) -> "OwnGraph":
+    _require_pandas()
     from torch_goat.data.tables import graph
 
-    return graph.load_graph(tables, index)
-
-
-def _stamp(path: str) -> tuple[int, int] | None:
-    """When a file was changed, and its size; ``None`` if it cannot be looked at."""
-    try:
-        status = os.stat(path)
-    except (OSError, ValueError):
-        return None
-    return status.st_mtime_ns, status.st_size
+    return graph.load_tables(tables, index)
 
 
 def apply_schema(schema: Schema, nodes: str, edges: str = "", *, join: Tables | None = None) -> "NewGraph":
-    """Reads new tables as a schema says, for a network to predict on.
+    """Encodes new tables with the schema of a trained network, to predict on them.
 
     Args:
-        schema: What the network was trained on.
-        nodes: The file of the nodes, or a GraphML file with everything.
+        schema: The schema the network was trained with.
+        nodes: The file of the nodes, or a GraphML file with nodes and edges.
         edges: The file of the edges; empty for GraphML.
-        join: The tables of the training graph, if the new nodes are to become part of it.
+        join: The tables of the training graph, to add the new nodes to it.
     """
-    _need_pandas()
+    _require_pandas()
     from torch_goat.data.tables import graph
 
     return graph.apply_schema(schema, nodes, edges, join=join)
 
 
-def _need_pandas() -> None:
-    """pandas is read with alone; what is trained on named datasets does without it."""
+def _require_pandas() -> None:
     try:
         import pandas  # noqa: F401
     except ImportError:

@@ -2,31 +2,23 @@ import csv
 import io
 import re
 import warnings
-from collections import Counter
 from collections.abc import Collection, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pandas as pd
 
-from torch_goat.data.tables.errors import TableError
-from torch_goat.data.tables.raw import decode
-from torch_goat.data.tables.source import MISSING, MOSTLY, Source
+from torch_goat.data.tables.columns import mostly_numeric
+from torch_goat.data.tables.source import MISSING, Source, TableError, decode
 
-SEPARATORS: Final = (",", ";", "\t", "|")
-_NAMES: Final = {"\t": "tabs", ";": "semicolons", "|": "bars"}
+SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _THOUSANDS: Final = r"[+-]?[1-9]\d{0,2}(,\d{3})+"
-_SAMPLE: Final = 1000  # rows by which it is guessed what is a number
+_SAMPLE: Final = 1000  # rows from which numeric columns are detected
 
 
 class CSVSource(Source):
-    """A CSV file, whose encoding and separator are found out.
-
-    Args:
-        path: The file, for messages.
-        raw: Its bytes.
-    """
+    """A CSV file, whose encoding and separator are detected."""
 
     def __init__(self, path: Path, raw: bytes) -> None:
         text, encoding = decode(raw, path)
@@ -35,49 +27,45 @@ class CSVSource(Source):
         notes = []
         if encoding not in ("utf-8-sig", "utf-16"):
             notes.append(f"{path} is not UTF-8; it was read as {encoding}.")
-        if self._separator in _NAMES:
-            notes.append(f"{path} is separated by {_NAMES[self._separator]}.")
+        if self._separator != ",":
+            notes.append(f"{path} is separated by {SEPARATORS[self._separator]}.")
         _, header = next(_records(text, self._separator), (1, []))
         super().__init__(path, (name.strip() for name in header), notes)
 
     def read(self, text: Collection[str], names: Collection[str] = ()) -> pd.DataFrame:
-        known = {name: [""] if name in names else list(MISSING) for name in self.columns}
-        sample = self._parse({"dtype": str, "nrows": _SAMPLE, "na_values": known})
-        free = [name for name in self.columns if name not in text and name not in names]
-        with_commas = [name for name in self.columns if name not in names and self._has_commas(sample[name])]
-        if with_commas:
+        missing = {name: [""] if name in names else list(MISSING) for name in self.columns}
+        sample = self._parse(dtype=str, nrows=_SAMPLE, na_values=missing)
+        commas = [name for name in self.columns if name not in names and self._has_decimal_commas(sample[name])]
+        if commas:
             sample = sample.apply(_with_points)
-        as_text = [name for name in self.columns if name not in free or not _numeric(sample[name])]
-        decimal = "," if with_commas else "."
+        numeric = [n for n in self.columns if n not in text and n not in names and mostly_numeric(sample[n])]
         frame = self._parse(
-            {"dtype": dict.fromkeys(as_text, str), "na_values": known, "decimal": decimal, "low_memory": False}
+            dtype={name: str for name in self.columns if name not in numeric},
+            na_values=missing,
+            decimal="," if commas else ".",
+            low_memory=False,
         )
-        for name in with_commas:
-            if name in text:  # what reads it may take it for numbers
+        for name in commas:
+            if name in text:  # a target or time that may turn out to be numeric
                 frame[name] = _with_points(frame[name])
         return frame
 
-    def words_for_nothing(self, column: str) -> dict[str, int]:
-        place = self.columns.index(column)
-        cells = (row[place].strip() for _, row in islice(_records(self._text, self._separator), 1, None) if row[place:])
-        return dict(Counter(cell for cell in cells if cell and cell in MISSING))
+    def missing_words(self, column: str) -> dict[str, int]:
+        cells = self._parse(dtype=str, na_values=[""], usecols=[column])[column].str.strip()
+        return {str(word): int(count) for word, count in cells[cells.isin(MISSING[1:])].value_counts().items()}
 
     def line(self, row: int) -> int:
-        for number, (line, _) in enumerate(_records(self._text, self._separator)):
-            if number == row + 1:
-                return line
-        return row + 2
+        lines = (line for line, _ in _records(self._text, self._separator))
+        return next(islice(lines, row + 1, None), row + 2)
 
-    def _has_commas(self, column: pd.Series) -> bool:
-        """Whether a column of texts is one of numbers with a decimal comma."""
-        if self._separator == "," or _numeric(column) or not _numeric(_with_points(column)):
+    def _has_decimal_commas(self, column: pd.Series) -> bool:
+        if self._separator == "," or mostly_numeric(column) or not mostly_numeric(_with_points(column)):
             return False
-        commas = column[column.str.contains(",", na=False)]
-        # Semicolons are there to make room for decimal commas; elsewhere 1,500 may be a thousand and a half.
-        return self._separator == ";" or not commas.str.fullmatch(_THOUSANDS).all()
+        with_comma = column[column.str.contains(",", na=False)]
+        # Semicolons are used to allow decimal commas; with other separators 1,500 may mean 1500 or 1.5.
+        return self._separator == ";" or not with_comma.str.fullmatch(_THOUSANDS).all()
 
-    def _parse(self, options: dict) -> pd.DataFrame:
-        """The rows below the header, by pandas."""
+    def _parse(self, **options: Any) -> pd.DataFrame:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pd.errors.ParserWarning)
@@ -99,36 +87,31 @@ class CSVSource(Source):
         for line, cells in _records(self._text, self._separator):
             if len(cells) > len(self.columns):
                 return (
-                    f"{self.path}, line {line}: there are {len(cells)} cells, but the header has {len(self.columns)} "
+                    f"{self.path}, line {line}: found {len(cells)} cells, but the header has {len(self.columns)} "
                     "columns; quote cells that contain the separator."
                 )
         found = re.search(r"inside string starting at row (\d+)", reason)
         if found:
             line = self.line(int(found[1]) - 1)
-            return f"{self.path}, line {line}: a quotation mark is opened and never closed; close it."
-        return f"{self.path}: the file cannot be read as a table ({' '.join(reason.split())}); write it as plain CSV."
+            return f"{self.path}, line {line}: a quotation mark is never closed; close it."
+        return f"{self.path}: cannot be parsed as a table ({' '.join(reason.split())}); write it as plain CSV."
 
 
 def _separator(text: str) -> str:
-    """The separator that cuts the first rows into the same number of cells, the more the better."""
+    """The separator that splits the first rows into the largest equal number of cells."""
 
     def cells(separator: str) -> int:
-        try:
-            rows = [row for _, row in islice(_records(text, separator), 20)]
-        except csv.Error:
-            return 0
-        widths = {len(row) for row in rows}
+        widths = {len(row) for _, row in islice(_records(text, separator), 20)}
         return widths.pop() if len(widths) == 1 else 0
 
     best = max(SEPARATORS, key=cells)
     if cells(best) > 1:
         return best
-    header = text.lstrip().partition("\n")[0]
-    return max(SEPARATORS, key=header.count)
+    return max(SEPARATORS, key=text.lstrip().partition("\n")[0].count)
 
 
 def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
-    """Every row that is not blank, the header first, with the line that it begins on."""
+    """Every non-blank row, the header first, with the line it begins on."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
     line = 1
     while True:
@@ -143,9 +126,3 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 def _with_points(column: pd.Series) -> pd.Series:
     return column.str.replace(",", ".", regex=False)
-
-
-def _numeric(column: pd.Series) -> bool:
-    """Whether most of the values are numbers."""
-    values = column.dropna()
-    return bool(pd.to_numeric(values, errors="coerce").notna().mean() >= MOSTLY) if len(values) else True

@@ -1,4 +1,4 @@
-"""A folder with the tables of a graph and, in ``graph.toml``, how they are read."""
+"""A folder with the tables of a graph and, in ``graph.toml``, how to read them."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -9,8 +9,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils import contains_self_loops, is_undirected
 
 from torch_goat import settings
-from torch_goat.data.tables.errors import TableError
 from torch_goat.data.tables.options import Tables, Task
+from torch_goat.data.tables.source import TableError
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
 
@@ -19,17 +19,17 @@ _SUFFIXES: Final = (".csv", ".tsv", ".txt", ".parquet")
 
 
 def find_tables(nodes: str, edges: str = "") -> dict[str, Any]:
-    """The files of a graph, and how they are read where a ``graph.toml`` says so, as values of :class:`Tables`.
+    """The files of a graph and the settings of its ``graph.toml``, if any, as values for :class:`Tables`.
 
     Args:
-        nodes: A file, or a folder with ``nodes`` and ``edges``.
+        nodes: A file, or a folder with a table of nodes and one of edges.
         edges: The file of the edges; empty for a folder or GraphML.
     """
     folder = Path(nodes)
     if not folder.is_dir():
         return {"nodes": nodes, "edges": edges}
     if edges:
-        raise TableError(f"{nodes} is a folder, whose edges are in it; leave {edges} out.")
+        raise TableError(f"{nodes} is a folder that contains the edges; leave out {edges}.")
     values: dict[str, Any] = {}
     if (folder / GRAPH).is_file():
         values = settings.to_table(settings.read(Tables, folder / GRAPH))
@@ -55,11 +55,11 @@ def write_tables(data: Data, folder: Path, *, force: bool = False) -> Tables:
 
     Args:
         data: The graph, with ``x``, ``y``, ``edge_index`` and masks.
-        folder: The folder, made if it is not there.
-        force: Whether files that are there are replaced.
+        folder: The folder, created if necessary.
+        force: Whether to overwrite existing files.
 
     Returns:
-        How the tables are read, with the names of the files in the folder.
+        The contents of ``graph.toml``.
     """
     import pandas as pd
 
@@ -72,13 +72,13 @@ def write_tables(data: Data, folder: Path, *, force: bool = False) -> Tables:
     there = [name for name in names if (folder / name).exists()]
     if there and not force:
         path = folder / there[0]
-        raise SettingsError(f"{path} is there already; choose another folder or write over it with --force.")
+        raise SettingsError(f"{path} already exists; choose another folder or overwrite it with --force.")
     numbers = torch.arange(data.num_nodes)
     nodes = pd.DataFrame(_plain(data.x).numpy(), columns=[f"x{number}" for number in range(data.x.size(1))])
     nodes.insert(0, "id", numbers.numpy())
     nodes["label"] = _plain(data.y.view(data.num_nodes)).numpy()
     if task == "classification":
-        nodes["label"] = nodes["label"].astype("Int64").mask(nodes["label"] < 0)  # empty: no class is known
+        nodes["label"] = nodes["label"].astype("Int64").mask(nodes["label"] < 0)  # empty: unknown
     split = pd.Series("", index=nodes.index)
     for part in ("train", "val", "test"):
         split[data[f"{part}_mask"].numpy()] = part

@@ -5,21 +5,20 @@ from xml.parsers import expat
 
 import pandas as pd
 
-from torch_goat.data.tables.errors import TableError
-from torch_goat.data.tables.source import MISSING, Source
+from torch_goat.data.tables.source import MISSING, Source, TableError
 
-ID, SOURCE, DESTINATION = "id", "source", "target"
+_ENDS = {"node": ("id",), "edge": ("source", "target")}  # required attributes, which become columns
 
 
 class GraphMLSource(Source):
     """The nodes or the edges of a GraphML file.
 
     Args:
-        path: The file, for messages.
-        rows: The cells of each node or edge, by column.
-        lines: The line that each begins on.
-        columns: The columns.
-        directed: Whether the file says that edges have a direction.
+        path: The file.
+        rows: The cells of each node or edge by column.
+        lines: The line on which each begins.
+        columns: The names of the columns.
+        directed: Whether the file declares its edges as directed.
     """
 
     def __init__(
@@ -42,16 +41,11 @@ class GraphMLSource(Source):
         return self._lines[row]
 
 
-def read_graphml(path: Path, raw: bytes) -> tuple[GraphMLSource, GraphMLSource]:
-    """The nodes and the edges of a GraphML file.
+class GraphMLReader:
+    """Parses a GraphML file with expat.
 
-    A document type, which could define entities that grow without end or name other files, is refused.
+    A document type, which could declare entities that expand without limit or include other files, is refused.
     """
-    return _Reader(path).read(raw)
-
-
-class _Reader:
-    """Collects what the parser of the standard library comes by."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.parser = path, expat.ParserCreate(namespace_separator=" ")
@@ -60,62 +54,60 @@ class _Reader:
         self.parser.EndElementHandler = self._end
         self.parser.CharacterDataHandler = self._text
         self.parser.StartDoctypeDeclHandler = self._doctype
-        self.keys: dict[str, tuple[str, str]] = {}  # what a key is for, and its column
+        self.keys: dict[str, tuple[str, str]] = {}  # id -> what the key is for, and its column
         self.defaults: dict[str, str] = {}
         self.rows: dict[str, list[dict[str, str]]] = {"node": [], "edge": []}
         self.lines: dict[str, list[int]] = {"node": [], "edge": []}
         self.directed, self.graphs = False, 0
-        self.inside = ""  # the node or edge that the parser is in
-        self.key: str | None = None  # the key whose value it reads
+        self.inside = ""  # the element being parsed: "key", "node" or "edge"
+        self.key: str | None = None  # the key whose value is being parsed
         self.value: list[str] = []
 
     def read(self, raw: bytes) -> tuple[GraphMLSource, GraphMLSource]:
+        """The nodes and the edges."""
         try:
             self.parser.Parse(raw, True)
         except expat.ExpatError as error:
             reason = expat.ErrorString(error.code)
-            raise TableError(f"{self.path}, line {error.lineno}: this is not GraphML ({reason}).") from None
-        except (ValueError, LookupError) as error:  # an encoding that does not exist
-            raise TableError(f"{self.path}, line 1: this is not GraphML ({error}).") from None
+            raise TableError(f"{self.path}, line {error.lineno}: not a GraphML file ({reason}).") from None
+        except (ValueError, LookupError) as error:  # an unknown encoding
+            raise TableError(f"{self.path}, line 1: not a GraphML file ({error}).") from None
         if not self.graphs:
-            raise TableError(f"{self.path}, line 1: this is not GraphML: there is no graph in it.")
+            raise TableError(f"{self.path}, line 1: not a GraphML file: it contains no graph.")
         if not self.rows["node"]:
             raise TableError(f"{self.path}, line 1: the graph has no nodes.")
-        return self._source("node", [ID]), self._source("edge", [SOURCE, DESTINATION])
+        return self._source("node"), self._source("edge")
 
-    def _source(self, kind: str, first: list[str]) -> GraphMLSource:
-        columns = first + [column for purpose, column in self.keys.values() if purpose in (kind, "all")]
-        defaults = {
-            self.keys[key][1]: value for key, value in self.defaults.items() if self.keys[key][0] in (kind, "all")
-        }
+    def _source(self, kind: str) -> GraphMLSource:
+        keys = {key: column for key, (purpose, column) in self.keys.items() if purpose in (kind, "all")}
+        defaults = {keys[key]: value for key, value in self.defaults.items() if key in keys}
         rows = [defaults | row for row in self.rows[kind]]
-        return GraphMLSource(self.path, rows, self.lines[kind], columns, self.directed)
+        return GraphMLSource(self.path, rows, self.lines[kind], [*_ENDS[kind], *keys.values()], self.directed)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         name = tag.rpartition(" ")[2]
         if name == "key":
-            key = self._need(attributes, "id", name)
+            key = self._require(attributes, "id", name)
             self.keys[key] = attributes.get("for", "all"), attributes.get("attr.name", key)
             self.inside, self.key = "key", key
         elif name == "graph":
             self.graphs += 1
             if self.graphs > 1:
-                self._refuse("there is a second graph or one within another; keep one graph to a file")
+                self._fail("found a second or nested graph; keep one graph per file")
             self.directed = attributes.get("edgedefault") == "directed"
         elif name == "hyperedge":
-            self._refuse("there is a hyperedge; replace it by edges between two nodes")
+            self._fail("hyperedges are not supported; replace them by edges between two nodes")
         elif name in self.rows:
             if name == "edge" and attributes.get("directed") == ("false" if self.directed else "true"):
                 kinds = ("undirected", "directed") if self.directed else ("directed", "undirected")
-                self._refuse("the edge is {}, but the graph is {}; make all edges of one kind".format(*kinds))
-            wanted = (ID,) if name == "node" else (SOURCE, DESTINATION)
-            self.rows[name].append({column: self._need(attributes, column, name) for column in wanted})
+                self._fail("the edge is {}, but the graph is {}; make all edges of one kind".format(*kinds))
+            self.rows[name].append({column: self._require(attributes, column, name) for column in _ENDS[name]})
             self.lines[name].append(self.parser.CurrentLineNumber)
             self.inside = name
         elif name == "data" and self.inside in self.rows:
-            self.key = self._need(attributes, "key", name)
+            self.key = self._require(attributes, "key", name)
             if self.key not in self.keys:
-                self._refuse(f"there is no key {self.key!r}; declare it before the graph")
+                self._fail(f"there is no key {self.key!r}; declare it before the graph")
         self.value.clear()
 
     def _end(self, tag: str) -> None:
@@ -134,12 +126,12 @@ class _Reader:
             self.value.append(text)
 
     def _doctype(self, *declaration: object) -> None:
-        self._refuse("there is a document type (<!DOCTYPE), which is never read; delete it")
+        self._fail("document types (<!DOCTYPE) are not supported; delete it")
 
-    def _need(self, attributes: dict[str, str], attribute: str, element: str) -> str:
+    def _require(self, attributes: dict[str, str], attribute: str, element: str) -> str:
         if attribute not in attributes:
-            self._refuse(f"<{element}> has no {attribute}")
+            self._fail(f"<{element}> has no {attribute}")
         return attributes[attribute]
 
-    def _refuse(self, reason: str) -> NoReturn:
+    def _fail(self, reason: str) -> NoReturn:
         raise TableError(f"{self.path}, line {self.parser.CurrentLineNumber}: {reason}.")

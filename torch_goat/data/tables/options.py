@@ -8,27 +8,27 @@ Task = Literal["classification", "regression"]
 
 @dataclass(frozen=True)
 class Tables:
-    """A graph of one's own: where its tables are and how they are read, the ``[tables]`` table of a run's settings.
+    """The files of your graph and how to read them; the ``[tables]`` section of a run's config.
 
     Args:
-        nodes: The file of the nodes (CSV or Parquet), or a GraphML file with everything.
+        nodes: The file of the nodes (CSV or Parquet), or a GraphML file with nodes and edges.
         edges: The file of the edges; empty for GraphML.
-        target: The column of the nodes to predict. A node without a value has no part in any split.
-        id: The column that names the nodes; if empty, one called ``id`` or the like, or else the first.
-        source: The column of an edge's source; if empty, one called ``source`` or the like, or else the first.
-        destination: The column of an edge's destination; if empty, one called ``target`` or the like, or else the
-            second.
-        task: What the target is; if empty, numbers that are not whole or take many values are for regression.
-        directed: Whether an edge leads from its source to its destination alone, which then reads the source.
-        edge_features: Whether the other columns of the edges are features.
-        categories: Columns whose numbers are the names of categories.
-        drop: Columns that are no features.
-        split_column: The column that says ``train``, ``val`` or ``test``; without ``val``, a part of the training
-            nodes validates.
-        time_column: The column of numbers or dates by which the first nodes train, the next validate and the last test.
-        train: The share of the nodes that train; they are drawn at random, class by class, if no column decides.
-        val: The share of the nodes that validate. The rest is for testing.
-        digest: The SHA-256 of the files' contents, so that a run never goes on with others; empty checks nothing.
+        target: The node column to predict. Nodes without a value are in no split.
+        id: The column with the node ids; if empty, a column named ``id`` or similar, else the first.
+        source: The column with the source of an edge; if empty, a column named ``source`` or similar, else the first.
+        destination: The column with the destination of an edge; if empty, a column named ``target`` or similar, else
+            the second.
+        task: What the target is; if empty, fractional numbers and numbers with many values mean regression.
+        directed: Whether messages are passed from source to destination only.
+        edge_features: Whether the other edge columns are features.
+        categories: Columns of numbers that are category names.
+        drop: Columns that are not features.
+        split_column: The column that says ``train``, ``val`` or ``test``; without ``val``, some training nodes are
+            used for validation.
+        time_column: A column of numbers or dates: the earliest nodes train, the next validate, the latest test.
+        train: The fraction of training nodes, drawn at random per class if no column decides.
+        val: The fraction of validation nodes. The rest are test nodes.
+        digest: The SHA-256 of the files' contents; files that changed since are refused. Empty checks nothing.
     """
 
     nodes: str
@@ -53,15 +53,15 @@ class Tables:
         check_types(self)
         if not (self.train > 0 and self.val > 0 and self.train + self.val < 1):
             raise ValueError(
-                f"train = {self.train} and val = {self.val} are impossible; both must be above 0, and together below "
-                "1, since the rest is for testing."
+                f"train = {self.train} and val = {self.val} must be above 0 and sum to less than 1; the rest is for "
+                "testing."
             )
         if self.split_column and self.time_column:
-            raise ValueError("split_column and time_column exclude each other; leave one of them out.")
+            raise ValueError("split_column and time_column cannot be combined; leave one of them out.")
         for key in ("id", "split_column", "time_column", "categories", "drop"):
             value = getattr(self, key)
             if self.target in (value if isinstance(value, tuple) else (value,)):
-                raise ValueError(f"{key} names {self.target!r}, which is the target; choose another column.")
+                raise ValueError(f"{key} contains {self.target!r}, which is the target; choose another column.")
 
     @property
     def split(self) -> str:

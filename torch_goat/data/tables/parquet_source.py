@@ -4,18 +4,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from torch_goat.data.tables.errors import TableError
-from torch_goat.data.tables.raw import LARGEST
-from torch_goat.data.tables.source import MISSING, Source
+from torch_goat.data.tables.source import LARGEST, MISSING, Source, TableError
 
 
 class ParquetSource(Source):
-    """A Parquet file; its rows are counted from 1 as lines.
-
-    Args:
-        path: The file, for messages.
-        raw: Its bytes.
-    """
+    """A Parquet file; messages give the number of a row, from 1, as its line."""
 
     def __init__(self, path: Path, raw: bytes) -> None:
         try:
@@ -31,7 +24,7 @@ class ParquetSource(Source):
         except (pyarrow.ArrowException, OSError) as error:
             raise TableError(f"{path} is not a readable Parquet file ({' '.join(str(error).split())}).") from None
         if sum(group.total_byte_size for group in groups) > LARGEST:
-            raise TableError(f"{path} unpacks to more than {LARGEST >> 20} MiB, which is refused.")
+            raise TableError(f"{path} unpacks to more than the limit of {LARGEST >> 20} MiB.")
         super().__init__(path, self._file.schema_arrow.names)
 
     def read(self, text: Collection[str], names: Collection[str] = ()) -> pd.DataFrame:
@@ -52,7 +45,7 @@ class ParquetSource(Source):
                 cells = pd.Series(column.cast(pyarrow.string()).to_pylist(), dtype=object)
             except pyarrow.ArrowException:
                 raise TableError(
-                    f"{self.path}, line 1, column {name!r}: values of the type {kind} cannot be read; drop the column."
+                    f"{self.path}, line 1, column {name!r}: values of type {kind} are not supported; drop the column."
                 ) from None
             series[name] = cells.where(~cells.isin([""] if name in names else MISSING), None)
         return pd.DataFrame(series)

@@ -1,35 +1,87 @@
-"""The tables of a graph, with the nodes of every edge found."""
+"""The parsed tables of a graph, with the end points of every edge resolved."""
 
+import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from torch_goat.data.tables.errors import TableError
-from torch_goat.data.tables.open import Sources, open_tables
+from torch_goat.data.tables.csv_source import CSVSource
+from torch_goat.data.tables.graphml_source import GraphMLReader
 from torch_goat.data.tables.options import Tables
-from torch_goat.data.tables.source import Source, first_row, shown
+from torch_goat.data.tables.parquet_source import ParquetSource
+from torch_goat.data.tables.source import PARQUET, Source, TableError, first_row, read_bytes, shown
 
 _IDS = ("id", "node_id", "nodeid", "node")
 _ENDS = (("source", "target"), ("src", "dst"), ("from", "to"), ("source_id", "target_id"), ("u", "v"))
 
 
-class ReadTables(NamedTuple):
-    """The tables of a graph, read."""
+class Sources(NamedTuple):
+    """The opened files of a graph."""
+
+    nodes: Source
+    edges: Source
+    directed: bool  # whether the file itself declares its edges as directed
+    digest: str  # SHA-256 of the contents
+
+
+class ParsedTables(NamedTuple):
+    """The parsed files of a graph."""
 
     sources: Sources
     nodes: pd.DataFrame
     edges: pd.DataFrame
     names: dict[str, str]  # the columns "id", "source" and "destination"
-    ends: np.ndarray  # [2, E], the numbers of the edges' nodes
+    ends: np.ndarray  # [2, num_edges], node numbers
+
+
+def open_tables(nodes: str, edges: str = "") -> Sources:
+    """Opens a table of nodes and one of edges (CSV or Parquet), or a GraphML file with both."""
+    raw = read_bytes(Path(nodes))
+    digest = hashlib.sha256(raw)
+    if _is_xml(Path(nodes), raw):
+        if edges:
+            raise TableError(f"{nodes} is GraphML and already contains the edges; leave out {edges}.")
+        of_nodes, of_edges = GraphMLReader(Path(nodes)).read(raw)
+        return Sources(of_nodes, of_edges, of_nodes.directed, digest.hexdigest())
+    if not edges:
+        raise TableError(f"{nodes} contains only nodes; add the file of the edges after it.")
+    other = read_bytes(Path(edges))
+    digest.update(hashlib.sha256(other).digest())
+    if _is_xml(Path(edges), other):
+        raise TableError(f"{edges} is XML, not a table of edges; pass a GraphML file on its own.")
+    return Sources(_open(Path(nodes), raw), _open(Path(edges), other), False, digest.hexdigest())
+
+
+def _is_xml(path: Path, raw: bytes) -> bool:
+    start = raw[:200].lstrip(b"\xef\xbb\xbf \t\r\n")
+    return path.suffix.lower() in (".graphml", ".xml") or start.startswith((b"<?xml", b"<graphml", b"<!DOCTYPE"))
+
+
+def _open(path: Path, raw: bytes) -> Source:
+    if raw.startswith(PARQUET):
+        return ParquetSource(path, raw)
+    if path.suffix.lower() in (".parquet", ".pq"):
+        raise TableError(f"{path} is not a Parquet file, despite its name.")
+    return CSVSource(path, raw)
+
+
+def parse_training(tables: Tables) -> ParsedTables:
+    """Parses the tables of a training graph; the last ones are kept, for other splits and runs on the same files."""
+    key = replace(tables, digest="", edge_features=False)  # neither affects parsing
+    found = _parse_training(key, _stamp(tables.nodes), _stamp(tables.edges))
+    if tables.digest not in ("", found.sources.digest):
+        files = f"{tables.nodes} or {tables.edges}" if tables.edges else tables.nodes
+        raise TableError(f"{files} changed since the run was started; restore the file or start a new run.")
+    return found
 
 
 def _stamp(path: str) -> tuple[int, ...]:
-    """Changes when a file does."""
     try:
         status = os.stat(path)
     except (OSError, ValueError):
@@ -37,39 +89,29 @@ def _stamp(path: str) -> tuple[int, ...]:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-def read_training(tables: Tables) -> ReadTables:
-    """Reads the tables of a training graph, with its target; the last ones are kept for the next run on them."""
-    key = replace(tables, digest="", edge_features=False)  # neither changes what is read
-    found = _read_training(key, _stamp(tables.nodes), _stamp(tables.edges) if tables.edges else ())
-    if tables.digest not in ("", found.sources.digest):
-        files = f"{tables.nodes} or {tables.edges}" if tables.edges else tables.nodes
-        raise TableError(f"{files} changed since the run was started; put the old content back or train anew.")
-    return found
-
-
 @lru_cache(maxsize=1)
-def _read_training(tables: Tables, *stamps: tuple[int, ...]) -> ReadTables:
+def _parse_training(tables: Tables, *stamps: tuple[int, ...]) -> ParsedTables:
     sources = open_tables(tables.nodes, tables.edges)
     sources.nodes.check(tables.target, "the target")
-    for column, what in ((tables.split_column, "the split"), (tables.time_column, "the time")):
+    for column, purpose in ((tables.split_column, "the split"), (tables.time_column, "the time")):
         if column:
-            sources.nodes.check(column, what)
+            sources.nodes.check(column, purpose)
     for column in (*tables.drop, *tables.categories):
         if column not in (*sources.nodes.columns, *sources.edges.columns):
             sources.nodes.check(column, "--drop or --category")
-    return read(tables, sources)
+    return parse(tables, sources)
 
 
-def read(tables: Tables, sources: Sources, before: Sequence[str] = ()) -> ReadTables:
-    """Reads the tables and finds the nodes of the edges, which may also be nodes from before."""
+def parse(tables: Tables, sources: Sources, known: Sequence[str] = ()) -> ParsedTables:
+    """Parses the tables and resolves the end points of the edges, which may also be nodes ``known`` before."""
     nodes, edges = sources.nodes, sources.edges
-    names = {"id": _column(nodes, tables.id, _IDS, 0)}
+    names = {"id": _find_column(nodes, tables.id, _IDS, 0)}
     if names["id"] == tables.target:
         raise TableError(
-            f"{nodes.path}, line 1: the column {tables.target!r} names the nodes; it cannot be the target."
+            f"{nodes.path}, line 1: the column {tables.target!r} holds the node ids; it cannot be the target."
         )
     ends = [
-        _column(edges, given, [pair[number] for pair in _ENDS], number)
+        _find_column(edges, given, [pair[number] for pair in _ENDS], number)
         for number, given in enumerate((tables.source, tables.destination))
     ]
     if ends[0] == ends[1]:
@@ -78,62 +120,59 @@ def read(tables: Tables, sources: Sources, before: Sequence[str] = ()) -> ReadTa
     text = {tables.target, tables.split_column, tables.time_column, *tables.categories}
     of_nodes = nodes.read(text & set(nodes.columns), [names["id"]])
     if of_nodes.empty:
-        raise TableError(f"{nodes.path}, line 1: there are columns but no row below them; a graph needs nodes.")
+        raise TableError(f"{nodes.path}, line 1: there are no rows below the header; a graph needs nodes.")
     of_edges = edges.read(text & set(edges.columns), ends)
-    ids = pd.Index([*before, *_ids(nodes, of_nodes[names["id"]], before)], dtype=object)
-    numbers_of = [_ends(edges, of_edges[column], ids, nodes, bool(len(before))) for column in ends]
-    return ReadTables(sources, of_nodes, of_edges, names, np.stack(numbers_of))
+    _check_ids(nodes, of_nodes[names["id"]], known)
+    ids = pd.Index([*known, *of_nodes[names["id"]]], dtype=object)
+    numbers = [_resolve(edges, of_edges[column], ids, nodes, bool(len(known))) for column in ends]
+    return ParsedTables(sources, of_nodes, of_edges, names, np.stack(numbers))
 
 
-def _column(source: Source, given: str, usual: Sequence[str], place: int) -> str:
+def _find_column(source: Source, given: str, usual: Sequence[str], place: int) -> str:
+    """The column that was given, else one with a usual name, else the one at ``place``."""
     if given:
-        source.check(given, "the names of nodes")
+        source.check(given, "the node ids")
         return given
     lower = {column.lower(): column for column in reversed(source.columns)}
     found = next((lower[name] for name in usual if name in lower), None)
     if found is None and place >= len(source.columns):
         raise TableError(
-            f"{source.path}, line 1: there is one column alone ({source.columns[0]!r}); edges need a source and a "
-            "target."
+            f"{source.path}, line 1: found only one column ({source.columns[0]!r}); edges need a source and a target."
         )
     return found or source.columns[place]
 
 
-def _ids(source: Source, ids: pd.Series, before: Sequence[str]) -> list[str]:
-    gone = ids.isna().to_numpy()
-    if gone.any():
+def _check_ids(source: Source, ids: pd.Series, known: Sequence[str]) -> None:
+    name = str(ids.name)
+    if ids.isna().any():
+        raise TableError(f"{source.where(first_row(ids.isna()), name)}: the node has no id; add one or delete the row.")
+    if ids.duplicated().any():
+        row = first_row(ids.duplicated())
         raise TableError(
-            f"{source.where(first_row(gone), str(ids.name))}: the node has no name; give it one or delete the row."
+            f"{source.where(row, name)}: duplicate node {shown(ids.iloc[row])}, first seen in line "
+            f"{source.line(first_row(ids == ids.iloc[row]))}; list every node once."
         )
-    twice = ids.duplicated().to_numpy()
-    if twice.any():
-        row = first_row(twice)
-        first = first_row((ids == ids.iloc[row]).to_numpy())
-        raise TableError(
-            f"{source.where(row, str(ids.name))}: the node {shown(ids.iloc[row])} was there before, in line "
-            f"{source.line(first)}; name every node once."
-        )
-    again = ids.isin(set(before)).to_numpy() if len(before) else gone
+    again = ids.isin(set(known))
     if again.any():
         row = first_row(again)
         raise TableError(
-            f"{source.where(row, str(ids.name))}: the node {shown(ids.iloc[row])} is one of the training graph; name "
-            "new nodes alone, or leave --join out."
+            f"{source.where(row, name)}: the node {shown(ids.iloc[row])} is already in the training graph; list only "
+            "new nodes, or leave out --join."
         )
-    return list(ids)
 
 
-def _ends(source: Source, ends: pd.Series, ids: pd.Index, nodes: Source, joined: bool) -> np.ndarray:
-    """The numbers of the nodes that a column of edges names ``[E]``."""
+def _resolve(source: Source, ends: pd.Series, ids: pd.Index, nodes: Source, joined: bool) -> np.ndarray:
+    """The node numbers of a column of end points ``[num_edges]``."""
     found = ids.get_indexer(ends.astype(object))
-    if (found < 0).any():
-        row = first_row(found < 0)
-        name, where = ends.iloc[row], source.where(row, str(ends.name))
-        if pd.isna(name):
+    unknown = found < 0
+    if unknown.any():
+        row = first_row(unknown)
+        where = source.where(row, str(ends.name))
+        if pd.isna(ends.iloc[row]):
             raise TableError(f"{where}: the edge has no node at this end; fill it in or delete the row.")
-        graph = "and not of the training graph" if joined else f"of {nodes.path}"
+        graph = f"{nodes.path} or the training graph" if joined else f"{nodes.path}"
         raise TableError(
-            f"{where}: the edge names {shown(name)}, which is no node {graph}; add the node or delete "
-            f"such edges ({int((found < 0).sum())} in all)."
+            f"{where}: the edge names {shown(ends.iloc[row])}, which is not a node of {graph}; add the node or delete "
+            f"such edges ({int(unknown.sum())} in total)."
         )
     return found

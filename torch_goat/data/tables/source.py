@@ -1,5 +1,8 @@
-"""A table before it is read: what columns it has, and where in its file a cell stands."""
+"""One table in a file: its bytes, its columns, and the line of each row for error messages."""
 
+import os
+import pickletools
+import stat
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -7,28 +10,44 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from torch_goat.data.tables.errors import TableError
+from torch_goat.data.datasets import DataError
 from torch_goat.settings import nearest
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-MOSTLY: Final = 0.8  # the share of numbers that makes a column one of numbers, with mistakes in it
-_LONG: Final = 80  # letters of a cell that are shown
 MISSING: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?")
+LARGEST: Final = 4 << 30  # bytes of a file, and of its uncompressed contents
+PARQUET: Final = b"PAR1"
+_LONG: Final = 80  # characters of a cell shown in a message
+_ARCHIVE: Final = "unpack it first"
+_NEVER: Final = "such files can execute code and are never read; write the table as CSV"
+_KINDS: Final = (
+    (b"PK\x03\x04", "a zip archive (or a spreadsheet)", f"{_ARCHIVE}, or save the sheet as CSV"),
+    (b"PK\x05\x06", "a zip archive", _ARCHIVE),
+    (b"\x1f\x8b", "a gzip archive", _ARCHIVE),
+    (b"BZh", "a bzip2 archive", _ARCHIVE),
+    (b"\xfd7zXZ", "an xz archive", _ARCHIVE),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive", _ARCHIVE),
+    (b"7z\xbc\xaf", "a 7z archive", _ARCHIVE),
+    (b"\x89HDF", "an HDF5 file", "write the table as CSV or Parquet"),
+    (b"\x93NUMPY", "a NumPy file", "write the table as CSV or Parquet"),
+    (b"%PDF", "a PDF document", "write the table as CSV"),
+    *((bytes([0x80, protocol]), "a pickle", _NEVER) for protocol in range(2, 6)),
+)
+
+
+class TableError(DataError):
+    """A table that cannot be read or used; the message names the file, and the line and column if known."""
 
 
 def first_row(mask: Any) -> int:
-    """The first row of which something is so.
-
-    Args:
-        mask: Of which rows it is, as an array or a series ``[n]``.
-    """
+    """The index of the first true element of an array or series."""
     return int(np.flatnonzero(mask)[0])
 
 
 def shown(cell: object) -> str:
-    """A cell in a message: quoted, and cut if it is long."""
+    """A cell for a message: quoted, and truncated if it is long."""
     text = str(cell)
     return repr(text) if len(text) <= _LONG else f"{text[:_LONG]!r}..."
 
@@ -38,56 +57,100 @@ class Source(ABC):
 
     Args:
         path: The file.
-        columns: Its columns.
-        notes: What was found out about it that is worth saying.
+        columns: The names of its columns.
+        notes: Remarks about the file for the user.
     """
 
     def __init__(self, path: Path, columns: Iterable[str], notes: Iterable[str] = ()) -> None:
         self.path, self.columns, self.notes = path, tuple(columns), tuple(notes)
         for number, column in enumerate(self.columns, start=1):
             if not column:
-                raise TableError(f"{path}, line 1: column {number} has no name; give it one in the header.")
+                raise TableError(f"{path}, line 1: column {number} has no name; add one to the header.")
             if not column.isprintable() or len(column) > _LONG:
                 raise TableError(
-                    f"{path}, line 1: {shown(column)} is no name for column {number}; close its quotation mark or "
-                    "rename it."
+                    f"{path}, line 1: {shown(column)} is not a valid name for column {number}; close its quotation "
+                    "mark or rename it."
                 )
             if self.columns.index(column) != number - 1:
-                raise TableError(f"{path}, line 1: there are two columns {column!r}; rename one of them.")
+                raise TableError(f"{path}, line 1: there are two columns named {column!r}; rename one of them.")
 
-    def words_for_nothing(self, column: str) -> dict[str, int]:
-        """The words of a column that count as no value, and how often each is there; none in files with types."""
+    def missing_words(self, column: str) -> dict[str, int]:
+        """The words in a column that are read as missing, with their counts; empty for typed formats."""
         return {}
 
     @abstractmethod
     def read(self, text: Collection[str], names: Collection[str] = ()) -> "DataFrame":
-        """The table: columns of numbers as numbers, all others as text, ``None`` where there is no value.
+        """The table: numeric columns as numbers, others as text, with missing values.
 
         Args:
-            text: Columns to be read as text, numbers or not.
-            names: Columns of text in which only an empty cell has no value, so that a node may be called ``NA``.
+            text: Columns to read as text even if they are numeric.
+            names: Columns of node ids: text in which only an empty cell is missing, so that a node may be named ``NA``.
         """
 
     @abstractmethod
     def line(self, row: int) -> int:
-        """The line of a row (from 0) in the file, or its number where files have no lines."""
+        """The line of a row (from 0) in the file; the number of the row for files without lines."""
 
     def where(self, row: int, column: str = "") -> str:
         """``"nodes.csv, line 7, column 'age'"``."""
         return f"{self.path}, line {self.line(row)}" + (f", column {column!r}" if column else "")
 
-    def check(self, column: str, what: str) -> None:
-        """Refuses a column that is not there.
+    def check(self, column: str, purpose: str) -> None:
+        """Raises if there is no such column."""
+        if column in self.columns:
+            return
+        close, more = nearest(column, self.columns), ", ..." if len(self.columns) > 20 else ""
+        if "did you mean" not in close:
+            close = f"; the columns are {', '.join(map(repr, self.columns[:20]))}{more}."
+        raise TableError(f"{self.path}, line 1: there is no column {column!r} for {purpose}{close}")
 
-        Args:
-            column: Its name.
-            what: What it is for.
-        """
-        if column not in self.columns:
-            raise TableError(f"{self.path}, line 1: there is no column {column!r} for {what}{self.near(column)}")
 
-    def near(self, column: str) -> str:
-        """The most similar column, or some of them all."""
-        known, more = self.columns[:20], ", ..." if len(self.columns) > 20 else ""
-        close = nearest(column, self.columns)
-        return close if "did you mean" in close else f"; it has {', '.join(map(repr, known))}{more}."
+def read_bytes(path: Path) -> bytes:
+    """The contents of a text or Parquet file. Archives and pickles are refused by their first bytes, never opened."""
+    try:
+        status = os.stat(path)
+    except OSError as error:
+        raise TableError(f"cannot read {path}: {(error.strerror or str(error)).lower()}.") from None
+    except ValueError:  # a NUL in the name
+        raise TableError(f"{str(path)!r} is not a valid file name.") from None
+    if not stat.S_ISREG(status.st_mode):
+        raise TableError(f"{path} is not a file; name a CSV, Parquet or GraphML file.")
+    if status.st_size > LARGEST:
+        raise TableError(f"{path} has {status.st_size >> 20} MiB; the limit is {LARGEST >> 20} MiB.")
+    raw = path.read_bytes()
+    if not raw.strip():
+        raise TableError(f"{path}, line 1: the file is empty; it must have a header and at least one row.")
+    for start, kind, advice in _KINDS:
+        if raw.startswith(start):
+            raise TableError(f"{path} is {kind}, not a table; {advice}.")
+    if raw.endswith(b".") and _is_old_pickle(raw):
+        raise TableError(f"{path} is a pickle, not a table; {_NEVER}.")
+    return raw
+
+
+def _is_old_pickle(raw: bytes) -> bool:
+    """Whether this is a pickle of protocol 0 or 1, which has no magic bytes; it is disassembled, not executed."""
+    try:
+        for _ in pickletools.genops(raw):
+            pass
+    except ValueError:
+        return False
+    return True
+
+
+def decode(raw: bytes, path: Path) -> tuple[str, str]:
+    """The text and its detected encoding: UTF-8, UTF-16 with a byte order mark, or else Western European."""
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")):
+        try:
+            return raw.decode("utf-16"), "utf-16"
+        except UnicodeDecodeError as error:
+            raise TableError(f"{path} is marked as UTF-16 but is not ({error.reason}); save it as UTF-8.") from None
+    if b"\0" in raw:
+        line = raw.count(b"\n", 0, raw.index(b"\0")) + 1
+        raise TableError(f"{path}, line {line}: found a NUL byte, so this is not text; write the table as CSV.")
+    for encoding in ("utf-8-sig", "cp1252"):
+        try:
+            return raw.decode(encoding), encoding
+        except UnicodeDecodeError:
+            continue
+    return raw.decode("latin-1"), "latin-1"  # which decodes any bytes
