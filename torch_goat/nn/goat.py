@@ -4,11 +4,11 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 from torch.fx import Proxy
-from torch.nn import Linear
 from torch_geometric.data import Data
 from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from torch_goat.nn.goat_conv import GOATConv
+from torch_goat.nn.inference import run_in_batches
 from torch_goat.nn.ordering import Ordering
 
 
@@ -149,15 +149,15 @@ class GOAT(BasicGNN):
         device: str | torch.device | None = None,
         embedding_device: str | torch.device = "cpu",
     ) -> Tensor:
-        """The output of all nodes, layer by layer, over batches of nodes with all their neighbours.
+        """Computes the output of all nodes layer by layer, over batches of nodes with all their neighbours.
 
         Args:
-            loader: Any iterable, read once per layer, of batches with ``n_id`` (the node numbers of a batch, those
-                that it computes first), ``batch_size`` (how many these are) and ``edge_index`` (all edges into them,
-                in the numbering of ``n_id``), and ``edge_attr`` if the layers read it. Together the batches must
-                compute every node once. PyG's ``NeighborLoader`` with ``num_neighbors=[-1]`` is one.
+            loader: Any iterable, read once per layer, of batches with ``n_id`` (the nodes of a batch, those that it
+                computes first), ``batch_size`` (how many it computes) and ``edge_index`` (all edges into them, in the
+                numbering of ``n_id``), and ``edge_attr`` if the layers read it. Together the batches must compute
+                every node once. PyG's ``NeighborLoader`` with ``num_neighbors=[-1]`` is one.
             x: The features of all nodes ``[N, in_channels]``.
-            device: Where the layers run; where the model is if ``None``.
+            device: Where the layers run; the model's device if ``None``.
             embedding_device: Where the states of all nodes are kept between layers.
         """
         if self.training:
@@ -165,26 +165,23 @@ class GOAT(BasicGNN):
         device = device or next(self.parameters()).device
         states, joined = x.to(embedding_device), []
         for layer, conv in enumerate(self.convs):
-            after, seen = torch.empty(0), torch.zeros(x.size(0), dtype=torch.long)
-            for batch in loader:
-                edge_attr = batch.edge_attr.to(device) if self.convs[0].edge_dim is not None else None
+
+            def run(batch: Data, conv: GOATConv = conv, states: Tensor = states) -> tuple[Tensor, Tensor]:
+                edge_attr = None if conv.edge_dim is None else batch.edge_attr.to(device)
                 near = states[batch.n_id.to(embedding_device)].to(device)
-                here = conv((near, near[: batch.batch_size]), batch.edge_index.to(device), edge_attr)
-                own = batch.n_id[: batch.batch_size].cpu()
-                if not bool(seen.any()):
-                    after = here.new_empty(x.size(0), here.size(1), device=embedding_device)
-                after[own.to(embedding_device)] = here.to(embedding_device)
-                seen[own] += 1
-            if not bool((seen == 1).all()):
-                node = int((seen != 1).nonzero()[0])
-                raise ValueError(f"the loader computes node {node} {int(seen[node])} times, expected every node once.")
+                n_id, edge_index = batch.n_id.to(device), batch.edge_index.to(device)
+                out = conv((near, near[: batch.batch_size]), edge_index, edge_attr, n_id=n_id)
+                return batch.n_id[: batch.batch_size], out
+
+            after, count = run_in_batches(run, loader, x.size(0), embedding_device)
+            if after is None or not bool((count == 1).all()):
+                node = int((count != 1).nonzero()[0])
+                raise ValueError(f"the loader computes node {node} {int(count[node])} times, expected every node once.")
             # The whole layer at once: some normalisations look at all nodes.
             states = self._after(layer, after.to(device)).to(embedding_device)
             joined.append(states)
         if hasattr(self, "jk"):
             states = self.jk([state.to(device) for state in joined])
-        return self._linear(states, device).to(embedding_device)
-
-    def _linear(self, x: Tensor, device: str | torch.device) -> Tensor:
-        lin: Linear | None = getattr(self, "lin", None)
-        return x if lin is None else lin(x.to(device))
+        if hasattr(self, "lin"):
+            states = self.lin(states.to(device))
+        return states.to(embedding_device)
