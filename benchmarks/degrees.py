@@ -17,7 +17,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_dense_adj
 
 from torch_goat.data.datasets import load
-from torch_goat.data.datasets.structure import ties
+from torch_goat.data.datasets.synthetic import ties
 from torch_goat.files import write_atomic
 
 TASKS = {

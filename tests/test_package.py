@@ -50,9 +50,11 @@ def test_import_stays_light() -> None:
     assert result.stdout.strip() == "[]"
 
 
-def test_names_that_are_imported_late_are_listed() -> None:
-    assert set(torch_goat.__all__) <= set(dir(torch_goat))
-    assert all(hasattr(torch_goat, name) for name in torch_goat.__all__)
+@pytest.mark.parametrize("name", ["torch_goat", "torch_goat.data"])
+def test_names_that_are_imported_late_are_listed(name: str) -> None:
+    module = import_module(name)
+    assert set(module.__all__) <= set(dir(module))
+    assert all(hasattr(module, exported) for exported in module.__all__)
 
 
 def test_the_stores_are_an_example() -> None:

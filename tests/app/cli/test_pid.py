@@ -135,7 +135,7 @@ def test_what_a_graph_of_ones_own_does_not_allow(
         (["top2", "--pool", "sum"], "there is no --pool sum; known are max, mean."),
         (["xor", "--bins", "3"], "--bins 3 has nothing to cut"),
         (["top2", "--target-bins", "3"], "--target-bins 3 is for real labels, but top2 has classes"),
-        (["xor", "--index", "10"], "xor has indices 0 to 9"),
+        (["xor", "--index", "10"], "index must be between 0 and 9"),
         (["xor", "--chart", "chart.gif"], "must end in .png, .svg or .pdf"),
         (["top2", "--target", "label"], "--target is for a graph of yours"),
         (["top2", "--bins", "400"], "the alphabet is too large for the sample"),

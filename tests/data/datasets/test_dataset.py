@@ -108,17 +108,17 @@ def test_one_missing_file(folder: Path) -> None:
 def test_a_truncated_file_is_refused_by_name(folder: Path, cache: Path, name: str) -> None:
     path = folder / "WebKB/texas/raw" / name
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(DataError, match=f"{name} is damaged or cut short"):
+    with pytest.raises(DataError, match=f"{name} is damaged or truncated"):
         tiny.webkb().load(data_dir=folder)
     assert not list(cache.rglob("*.safetensors"))
 
 
 def test_files_of_another_graph_are_refused(folder: Path) -> None:
     for change, message in (
-        ({"nodes": 7}, "hold 6 rows of features, but texas has 7"),
-        ({"edge_columns": 4}, "hold 5 edges, but texas has 4"),
-        ({"features": 2}, "hold 3 features, but texas has 2"),
-        ({"classes": 4}, "hold 3 classes, but texas has 4"),
+        ({"nodes": 7}, "contain 6 rows of features, but texas has 7"),
+        ({"edge_columns": 4}, "contain 5 edges, but texas has 4"),
+        ({"features": 2}, "contain 3 features, but texas has 2"),
+        ({"classes": 4}, "contain 3 classes, but texas has 4"),
     ):
         with pytest.raises(DataError, match=message):
             dataclasses.replace(tiny.webkb(), **change).load(data_dir=folder)
@@ -130,7 +130,7 @@ def test_nonsense_in_a_file_is_one_sentence(folder: Path) -> None:
     with pytest.raises(DataError, match=r"texas cannot be read from .* and 11 more files .*invalid literal"):
         tiny.webkb().load(data_dir=folder)
     path.write_text(path.read_text().replace("2\tx", "2\t6"))
-    with pytest.raises(DataError, match="edges between nodes that texas does not have"):
+    with pytest.raises(DataError, match="contain edges of nodes that texas does not have"):
         tiny.webkb().load(data_dir=folder)
 
 
@@ -147,7 +147,7 @@ def test_a_library_that_is_not_installed(folder: Path, monkeypatch: pytest.Monke
 def test_a_split_that_does_not_fit(folder: Path) -> None:
     dataset = tiny.webkb()
     protocols = {"geom-gcn": dataclasses.replace(dataset.protocols["geom-gcn"], sizes=(2, 2, 2))}
-    with pytest.raises(DataError, match=r"the split 'geom-gcn' of texas does not give \(2, 2, 2\) different nodes"):
+    with pytest.raises(DataError, match=r"'geom-gcn' of texas does not consist of \(2, 2, 2\) distinct nodes"):
         dataclasses.replace(dataset, protocols=protocols).load(data_dir=folder)
 
 
@@ -174,10 +174,10 @@ def test_every_pickle_has_a_digest() -> None:
     ("split", "index", "message"),
     [
         ("geom_gcn", 0, "texas has no split 'geom_gcn'; did you mean 'geom-gcn'?"),
-        ("", 10, "texas has indices 0 to 9 under the split 'geom-gcn', got 10."),
-        ("", -1, "texas has indices 0 to 9 under the split 'geom-gcn', got -1."),
-        ("", "0", "index = '0' is no number of a graph or split; give a whole number from 0."),
-        ("", True, "index = True is no number of a graph or split; give a whole number from 0."),
+        ("", 10, "index must be between 0 and 9 for the split 'geom-gcn' of texas, got 10."),
+        ("", -1, "index must be between 0 and 9 for the split 'geom-gcn' of texas, got -1."),
+        ("", "0", "index must be between 0 and 9 for the split 'geom-gcn' of texas, got '0'."),
+        ("", True, "index must be between 0 and 9 for the split 'geom-gcn' of texas, got True."),
     ],
 )
 def test_splits_that_are_not_there(split: str, index: int, message: str) -> None:

@@ -4,7 +4,7 @@ import torch
 from torch_geometric.utils import to_undirected
 
 from torch_goat.data.datasets import disease_sim
-from torch_goat.data.datasets.disease_sim import epidemic, random_tree
+from torch_goat.data.datasets.synthetic import epidemic, random_tree
 
 
 def test_the_tree_is_one_and_grows_level_by_level() -> None:
@@ -62,5 +62,5 @@ def test_looks_like_disease(seed: int) -> None:
 
 
 def test_too_few_nodes() -> None:
-    with pytest.raises(ValueError, match="10 nodes or more, got num_nodes=3"):
+    with pytest.raises(ValueError, match="num_nodes must be at least 10, got 3"):
         disease_sim(num_nodes=3)

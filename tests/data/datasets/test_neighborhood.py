@@ -109,7 +109,7 @@ def test_the_decomposition_of_what_is_drawn(task: NeighborhoodTask) -> None:
 def test_three_sources() -> None:
     found = decompose(NeighborhoodXOR(informative=3).distribution(3))
     assert found.atoms["{1:2:3}"] == pytest.approx(1)
-    with pytest.raises(ValueError, match="sources=3 is impossible"):
+    with pytest.raises(ValueError, match="sources must be 2 or 3"):
         NeighborhoodXOR().distribution(3)
 
 
@@ -124,11 +124,11 @@ def test_registered(name: str) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: NeighborhoodXOR(informative=1), "informative=1 is impossible"),
-        (lambda: NeighborhoodXOR(centers=5), "centers=5 is too few"),
-        (lambda: NeighborhoodXOR(graph="ring"), "graph='ring' is unknown"),  # type: ignore[arg-type]
-        (lambda: NeighborhoodDial(synergy=0.8, unique=0.4), "must be shares that sum to 1 at most"),
-        (lambda: CountDistinct(values=1), "values=1 is impossible"),
+        (lambda: NeighborhoodXOR(informative=1), "informative must be at least 2, got 1"),
+        (lambda: NeighborhoodXOR(centers=5), "centers must be at least 10, got 5"),
+        (lambda: NeighborhoodXOR(graph="ring"), "graph must be 'random' or 'tree', got 'ring'"),  # type: ignore[arg-type]
+        (lambda: NeighborhoodDial(synergy=0.8, unique=0.4), "sum to at most 1"),
+        (lambda: CountDistinct(values=1), "values must be at least 2"),
     ],
 )
 def test_bad_input(call: Any, message: str) -> None:

@@ -60,13 +60,13 @@ def test_missing_without_a_network(tmp_path: Path, cache: Path, with_folder: boo
     message = str(caught.value)
     assert message.startswith("some needs Some/raw/a.npz (features), which is not in ")
     place = (tmp_path if with_folder else cache / "raw") / "Some/raw/a.npz"
-    assert message.endswith(f"take it from {NOWHERE}/a.npz and put it at {place}.")
+    assert message.endswith(f"get it from {NOWHERE}/a.npz and save it as {place}.")
     assert not list(cache.rglob("*.npz"))
 
 
 def test_a_download_that_is_cut_or_changed_is_not_kept(tmp_path: Path, cache: Path) -> None:
     source = put(tmp_path / "a.txt", "one\ntw")
-    with pytest.raises(DataError, match=r"the download of Some/a\.txt is damaged or cut short \(it has 1 lines"):
+    with pytest.raises(DataError, match=r"the download of Some/a\.txt is damaged or truncated \(it has 1 lines"):
         obtain("some", [RawFile("Some/a.txt", source.as_uri(), "edges", lines=2)], None)
     published = hashlib.sha256(b"one\ntwo\n").hexdigest()
     with pytest.raises(DataError, match=r"the download of Some/a\.txt is not the published file"):
@@ -93,7 +93,7 @@ def test_a_cut_anywhere_is_refused_by_name(tmp_path: Path) -> None:
         content = path.read_bytes()
         for length in (0, 1, len(content) // 3, len(content) // 2, len(content) - 1):
             path.write_bytes(content[:length])
-            with pytest.raises(DataError, match=f"^{re.escape(str(path))} is damaged or cut short .* replace it with"):
+            with pytest.raises(DataError, match=f"^{re.escape(str(path))} is damaged or truncated .* replace it with"):
                 check_whole(file, path, path)
 
 

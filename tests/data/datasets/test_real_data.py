@@ -159,7 +159,7 @@ def test_without_its_features_a_graph_is_refused(name: str, path: str, folder: P
         raise OSError("no network")
 
     monkeypatch.setattr("urllib.request.urlopen", unreachable)
-    with pytest.raises(DataError, match=f"{name} needs {path} \\(.*features.*put it at {folder / path}"):
+    with pytest.raises(DataError, match=f"{name} needs {path} \\(.*features.*save it as {folder / path}"):
         load(name)
 
 

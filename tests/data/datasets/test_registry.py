@@ -102,9 +102,9 @@ def test_top2_is_balanced(index: int) -> None:
     ("arguments", "message"),
     [
         ({"name": "citeser"}, "there is no dataset 'citeser'; did you mean 'citeseer'?"),
-        ({"name": "top2", "index": 10}, "top2 has indices 0 to 9 under the split 'paper', got 10."),
+        ({"name": "top2", "index": 10}, "index must be between 0 and 9 for the split 'paper' of top2, got 10."),
         ({"name": "top2", "split": "papers"}, "top2 has no split 'papers'; did you mean 'paper'?"),
-        ({"name": "pubmed", "index": 1}, "pubmed has index 0 under the split 'public', got 1."),
+        ({"name": "pubmed", "index": 1}, "index must be 0 for the split 'public' of pubmed, got 1."),
         ({"name": "cora", "split": "paper"}, "cora has no split 'paper': it is defined on 'cora-content'."),
         ({"name": "cora", "split": "zzz"}, "cora has no split 'zzz'; known are per-class, public, tuned."),
     ],

@@ -4,8 +4,7 @@ import torch
 from torch import Tensor
 
 from torch_goat.data.datasets import betweenness, effective_size
-from torch_goat.data.datasets.erdos_renyi import erdos_renyi
-from torch_goat.data.datasets.structure import betweenness_value, effective_size_value, scaled
+from torch_goat.data.datasets.synthetic import betweenness_value, effective_size_value, erdos_renyi, scaled
 
 
 def adjacency(num_nodes: int, edges: list[tuple[int, int]]) -> Tensor:

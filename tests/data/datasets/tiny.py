@@ -10,7 +10,7 @@ import scipy.sparse
 
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.datasets.dataset import Real
-from torch_goat.data.datasets.splits import DrawnSplit, given, shuffled
+from torch_goat.data.datasets.splits import Split, given, shuffled
 
 NOWHERE = "http://127.0.0.1:9"  # nobody listens there
 
@@ -44,7 +44,7 @@ def webkb(url: str = NOWHERE) -> Real:
         dataclasses.replace(file, url=f"{url}/{file.path}", lines=lines.get(Path(file.path).name, 0))
         for file in real.raw
     )
-    split = DrawnSplit((3, 1, 2), count=10, draw=given)
+    split = Split((3, 1, 2), count=10, draw=given)
     return dataclasses.replace(
         real,
         nodes=6,
@@ -55,7 +55,7 @@ def webkb(url: str = NOWHERE) -> Real:
         raw=raw,
         protocols={
             "geom-gcn": split,
-            "random": DrawnSplit((2, 2, 2), count=3, draw=shuffled(0.4, 0.3), row_normalized=True),
+            "random": Split((2, 2, 2), count=3, draw=shuffled(0.4, 0.3), row_normalized=True),
         },
     )
 

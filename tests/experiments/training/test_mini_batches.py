@@ -283,7 +283,7 @@ def test_files_are_trained_on_as_memory_is(tmp_path: Path, grouped: bool) -> Non
     ("options", "message"),
     [
         ({"fanout": (3,)}, r"fanout = \[3\] has 1 numbers, but the model has num_layers = 2"),
-        ({"fanout": (3, 0)}, "fanout has 0"),
+        ({"fanout": (3, 0)}, "positive integers, or -1 for all neighbours, got 0"),
         ({"batch_size": 0}, r"fanout = \[3, 2\] needs mini-batches"),
         ({"batch_size": -1}, "batch_size = -1 is impossible"),
         ({"fixed_ordering": 2}, "cannot be held fixed"),

@@ -1,8 +1,7 @@
-"""Graphs to learn from."""
+"""Datasets by name, with split protocols, and generators of synthetic graphs."""
 
+from torch_goat.data.datasets.cache import DataError
 from torch_goat.data.datasets.dataset import Dataset
-from torch_goat.data.datasets.disease_sim import disease_sim
-from torch_goat.data.datasets.errors import DataError
 from torch_goat.data.datasets.neighborhood import (
     NEIGHBORHOOD_TASKS,
     CountDistinct,
@@ -13,8 +12,7 @@ from torch_goat.data.datasets.neighborhood import (
     NeighborhoodXOR,
 )
 from torch_goat.data.datasets.registry import DATASETS, load
-from torch_goat.data.datasets.structure import betweenness, effective_size
-from torch_goat.data.datasets.top2 import top2
+from torch_goat.data.datasets.synthetic import betweenness, disease_sim, effective_size, top2
 
 __all__ = [
     "DATASETS",

@@ -1,4 +1,4 @@
-"""Tasks whose label is a known function of a few marked neighbours, so that their information is known in bits."""
+"""Tasks whose labels are known functions of a few marked neighbours, with a known information decomposition."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -11,40 +11,39 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
-from torch_goat.data.datasets.disease_sim import random_tree
-from torch_goat.data.datasets.erdos_renyi import erdos_renyi
 from torch_goat.data.datasets.splits import generated_parts, masks
+from torch_goat.data.datasets.synthetic import erdos_renyi, random_tree
 
-DISTRACTORS = 3.0  # of a centre in a random graph, on average
-RULES = ("xor", "copy", "unique")  # what the informative neighbours say, as their features mark it
+DISTRACTORS = 3.0  # the mean number of distractors of a centre in a random graph
+RULES = ("xor", "copy", "unique")  # how informative neighbours determine the label; features mark the rule
 
 
 class Outcome(NamedTuple):
-    """What the informative neighbours of a centre may show."""
+    """A possible observation of the informative neighbours of a centre."""
 
-    values: tuple[int, ...]  # one for each of them
-    rule: int  # the place in RULES of the rule that they are marked with; -1: no mark
+    values: tuple[int, ...]  # one per informative neighbour
+    rule: int  # the index of the rule in RULES; -1 if unmarked
     label: int
     probability: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborhoodTask(ABC):
-    """A graph whose labelled nodes, the centres, read their label off their informative neighbours.
+    """A graph whose labelled nodes, the centres, have labels determined by their informative neighbours.
 
-    Every centre has ``informative`` neighbours that are informative, and belong to it alone; what they show is drawn
-    from :meth:`outcomes`, and the centre's label follows from it. Its other neighbours are centres too: they distract,
-    with values of their own that mean nothing to it. In a random graph the centres have 3 such neighbours on average
-    and the informative nodes are linked at random among themselves; in a tree the centres form a tree in which each
-    has 2 to 6 children, and the informative nodes are leaves.
+    Every centre has ``informative`` informative neighbours, which belong to it alone. Their values are drawn from
+    :meth:`outcomes` and determine the label. The other neighbours of a centre are distractors: centres with values
+    that are irrelevant to it. In a random graph, centres have 3 distractors on average and informative nodes are
+    randomly linked among themselves; in a tree, the centres form a tree in which each has 2 to 6 children, and
+    informative nodes are leaves.
 
-    The features tell what a node is: a one-hot vector of its role (distractor, first informative neighbour, another
-    informative neighbour) together with its value, then, where a task has rules, a one-hot vector of the rule that
-    informative nodes are marked with. ``role`` has the role as a number: 0 for centres, 1 for the first informative
-    neighbour, 2 for the second, and so on. Informative nodes have no label: their ``y`` is -1 and no split has them.
+    The features of a node are a one-hot vector of its role (distractor, first informative neighbour, another
+    informative neighbour) combined with its value and, in tasks with rules, a one-hot vector of the rule of informative
+    nodes. ``role`` is 0 for centres, 1 for the first informative neighbour, 2 for the second, and so on. Informative
+    nodes are unlabelled: their ``y`` is -1 and they are in no split.
 
     Args:
-        informative: How many neighbours of a centre are informative.
+        informative: The number of informative neighbours per centre.
         centers: The number of centres; 60/20/20 percent are for training, validation and testing.
         graph: ``"random"`` or ``"tree"``.
     """
@@ -55,30 +54,26 @@ class NeighborhoodTask(ABC):
 
     def __post_init__(self) -> None:
         if self.informative < 2:
-            raise ValueError(f"informative={self.informative} is impossible; two sources need 2 neighbours or more.")
+            raise ValueError(f"informative must be at least 2, got {self.informative}.")
         if self.centers < 10:
-            raise ValueError(f"centers={self.centers} is too few for three splits; choose 10 or more.")
+            raise ValueError(f"centers must be at least 10, got {self.centers}.")
         if self.graph not in ("random", "tree"):
-            raise ValueError(f"graph={self.graph!r} is unknown; it must be 'random' or 'tree'.")
+            raise ValueError(f"graph must be 'random' or 'tree', got {self.graph!r}.")
 
     @property
     def num_values(self) -> int:
-        """How many values a node may have."""
         return 2
 
     @property
     def num_rules(self) -> int:
-        """How many rules the features mark."""
         return len(RULES)
 
     @property
     def num_features(self) -> int:
-        """The number of features of a node."""
         return 3 * self.num_values + self.num_rules
 
     @property
     def num_nodes(self) -> int:
-        """The number of nodes, with the informative ones."""
         return self.centers * (1 + self.informative)
 
     @property
@@ -91,27 +86,24 @@ class NeighborhoodTask(ABC):
 
     @property
     def num_classes(self) -> int:
-        """The number of classes."""
         return 1 + max(outcome.label for outcome in self.outcomes())
 
     @abstractmethod
     def outcomes(self) -> Iterator[Outcome]:
-        """All that the informative neighbours may show, with their label; the probabilities sum to one."""
+        """All possible observations with their labels; the probabilities sum to one."""
 
     def distribution(self, sources: int = 2) -> dict[tuple[int, ...], float]:
         """The exact joint distribution of sources and label, for :func:`torch_goat.experiments.information.decompose`.
 
         Args:
-            sources: 2 sets the first informative neighbour against the others; 3 sets the first and the second
-                against the others. A source is what these neighbours show: their values and their mark.
+            sources: The number of sources. With 2, these are the first informative neighbour and the others; with 3,
+                the first, the second and the others. A source consists of the values and the rule of its neighbours.
 
         Returns:
-            The probability of each outcome ``(source, ..., source, label)``, its symbols numbered.
+            The probability of each outcome ``(source, ..., source, label)``, with sources numbered.
         """
         if not 2 <= sources <= min(3, self.informative):
-            raise ValueError(
-                f"sources={sources} is impossible; it must be 2 or 3 and at most informative={self.informative}."
-            )
+            raise ValueError(f"sources must be 2 or 3 and at most informative={self.informative}, got {sources}.")
         joint: dict[tuple[int, ...], float] = {}
         for outcome in self.outcomes():
             values, last = outcome.values, sources - 1
@@ -122,12 +114,10 @@ class NeighborhoodTask(ABC):
 
     @staticmethod
     def groups(data: Data) -> Tensor:
-        """The group of each edge ``[E]`` for :func:`torch_goat.experiments.information.estimate`.
+        """The group of each edge ``[E]`` of a graph from :meth:`make`, for
+        :func:`torch_goat.experiments.information.estimate`.
 
-        0 where the first informative neighbour speaks to its centre, 1 where another one does, else -1.
-
-        Args:
-            data: A graph that :meth:`make` made.
+        0 from the first informative neighbour to its centre, 1 from another informative neighbour, otherwise -1.
         """
         source, target = data.role[data.edge_index]
         return torch.where((target == 0) & (source > 0), (source > 1).long(), -1)
@@ -139,7 +129,7 @@ class NeighborhoodTask(ABC):
         return number
 
     def make(self, seed: int = 0) -> Data:
-        """The graph of a seed, with features, labels, roles and masks."""
+        """Generates a graph with features, labels, roles and masks."""
         generator = torch.Generator().manual_seed(seed)
         outcomes = list(self.outcomes())
         chance = torch.tensor([outcome.probability for outcome in outcomes], dtype=torch.double)
@@ -179,17 +169,16 @@ class NeighborhoodTask(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborhoodDial(NeighborhoodTask):
-    """A mixture of three rules, each in a share of the neighbourhoods and marked at their informative nodes.
+    """A mixture of three rules, marked at the informative nodes.
 
-    By the rule ``xor`` their bits are independent and the label is whether the number of ones is odd: 1 bit of
-    synergy. By ``copy`` all bits are the label: 1 bit of redundancy. By ``unique`` the bits are independent and the
-    label is the first one: 1 bit of unique information. Since every informative neighbour shows the rule, the shares
-    are the parts of the decomposition, in bits, whatever the mixture and under both measures; the label is always 1 bit
-    in all.
+    With ``xor``, the bits are independent and the label is their parity: 1 bit of synergy. With ``copy``, all bits
+    equal the label: 1 bit of redundancy. With ``unique``, the bits are independent and the label is the first one: 1
+    bit of unique information. Since every informative neighbour shows the rule, the shares of the rules equal the terms
+    of the decomposition in bits, under both measures.
 
     Args:
         synergy: The share of ``xor``.
-        unique: The share of ``unique``; what is left is that of ``copy``.
+        unique: The share of ``unique``; the remainder is the share of ``copy``.
     """
 
     synergy: float = 0.5
@@ -198,7 +187,9 @@ class NeighborhoodDial(NeighborhoodTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.synergy < 0 or self.unique < 0 or self.synergy + self.unique > 1:
-            raise ValueError(f"synergy={self.synergy} and unique={self.unique} must be shares that sum to 1 at most.")
+            raise ValueError(
+                f"synergy and unique must be non-negative and sum to at most 1, got {self.synergy} and {self.unique}."
+            )
 
     def outcomes(self) -> Iterator[Outcome]:
         shares = (self.synergy, 1 - self.synergy - self.unique, self.unique)
@@ -213,21 +204,21 @@ class NeighborhoodDial(NeighborhoodTask):
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborhoodXOR(NeighborhoodDial):
-    """The label is whether an odd number of the informative neighbours has a one: synergy alone, 1 bit."""
+    """The label is the parity of the informative neighbours: 1 bit of synergy."""
 
     synergy: float = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborhoodCopy(NeighborhoodDial):
-    """All informative neighbours show the label: redundancy alone, 1 bit."""
+    """All informative neighbours show the label: 1 bit of redundancy."""
 
     synergy: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class NeighborhoodUnique(NeighborhoodDial):
-    """The first informative neighbour shows the label, the others nothing: unique information alone, 1 bit."""
+    """Only the first informative neighbour shows the label: 1 bit of unique information."""
 
     synergy: float = 0.0
     unique: float = 1.0
@@ -235,13 +226,13 @@ class NeighborhoodUnique(NeighborhoodDial):
 
 @dataclass(frozen=True, kw_only=True)
 class CountDistinct(NeighborhoodTask):
-    """The label is how many different values the informative neighbours have, less one.
+    """The label is the number of distinct values of the informative neighbours, minus one.
 
-    With two informative neighbours all of the information is synergy. With more, the values of the others alone say
-    something too: :meth:`distribution` has what the exact parts follow from.
+    With two informative neighbours, all information is synergy. With more, the other neighbours' values are informative
+    by themselves; the exact decomposition follows from :meth:`distribution`.
 
     Args:
-        values: How many values there are.
+        values: The number of possible values.
     """
 
     informative: int = 3
@@ -250,7 +241,7 @@ class CountDistinct(NeighborhoodTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.values < 2:
-            raise ValueError(f"values={self.values} is impossible; there is nothing to count below 2.")
+            raise ValueError(f"values must be at least 2, got {self.values}.")
 
     @property
     def num_values(self) -> int:
@@ -266,7 +257,7 @@ class CountDistinct(NeighborhoodTask):
 
 
 SYNERGY_PERCENT = (0, 25, 50, 75, 100)
-"""The marks of the dial that are datasets by name."""
+"""The shares of synergy that are available as datasets."""
 
 
 def _tasks(graph: Literal["random", "tree"], suffix: str) -> dict[str, NeighborhoodTask]:
@@ -283,4 +274,4 @@ def _tasks(graph: Literal["random", "tree"], suffix: str) -> dict[str, Neighborh
 
 
 NEIGHBORHOOD_TASKS: dict[str, NeighborhoodTask] = _tasks("random", "") | _tasks("tree", "-tree")
-"""The tasks that are datasets, by name."""
+"""The tasks that are available as datasets, by name."""

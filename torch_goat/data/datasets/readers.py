@@ -1,4 +1,4 @@
-"""From raw files, in a private folder of the same layout as a data folder, to a graph."""
+"""Parsers of raw files; each reads from a private folder with the layout of a data folder."""
 
 import warnings
 from collections.abc import Callable
@@ -17,12 +17,12 @@ Reader = Callable[[Path], Graph]
 
 
 def pyg(kind: type[InMemoryDataset], *name: str, symmetric: bool = False) -> Reader:
-    """Reads with the raw parser of one of PyG's dataset classes, which gives what it parsed and writes nothing.
+    """Uses the raw parser of a PyG dataset class without its downloads and processed files.
 
     Args:
-        kind: The class; its raw files lie in a folder of its name.
-        name: What the class calls the dataset, if it has several.
-        symmetric: Whether an edge that is there in one direction is made to be there in both.
+        kind: The class; its raw files are in a folder of the same name.
+        name: The dataset's name in the class, if it has several.
+        symmetric: Whether to add the reverse of every edge.
     """
 
     class Parsed(kind):
@@ -42,7 +42,7 @@ def pyg(kind: type[InMemoryDataset], *name: str, symmetric: bool = False) -> Rea
 
     def read(root: Path) -> Graph:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the pickles name modules of numpy and scipy that have moved since
+            warnings.simplefilter("ignore")  # the pickles refer to old module names of numpy and scipy
             graph = Parsed(str(root / kind.__name__), *name).parsed.to_dict()
         if symmetric:
             graph["edge_index"] = to_undirected(graph["edge_index"], num_nodes=len(graph["y"]))
@@ -52,22 +52,22 @@ def pyg(kind: type[InMemoryDataset], *name: str, symmetric: bool = False) -> Rea
 
 
 def ogbn_arxiv(root: Path) -> Graph:
-    """ogbn-arxiv from the raw files of the Open Graph Benchmark; every citation becomes an edge in both directions."""
+    """ogbn-arxiv from the raw files of the Open Graph Benchmark, with an edge in both directions per citation."""
     graph, _ = _arxiv(root)
     return {"x": _table(root / "ogbn_arxiv/raw/node-feat.csv.gz", np.float32), **graph}
 
 
 def arxiv_structure(root: Path) -> Graph:
-    """The same graph without the words of its papers: a paper is what it cites and is cited by.
+    """ogbn-arxiv with structural features only.
 
-    The features of a paper are the logarithms of one more than its references and its citations, and the mean and the
-    largest of the logarithms of its neighbours' degrees, each scaled to mean 0 and variance 1 over all papers.
+    The features of a paper are log(1 + references), log(1 + citations), and the mean and maximum of its neighbours'
+    log degrees, each standardized over all papers.
     """
     graph, citations = _arxiv(root)
     num_nodes = len(graph["y"])
     made, received = (torch.bincount(ends, minlength=num_nodes).double().log1p() for ends in citations.t())
     row, col = graph["edge_index"]
-    theirs = degree(col, num_nodes, torch.double).log()[row]  # none is 0, as each of them has the neighbour
+    theirs = degree(col, num_nodes, torch.double).log()[row]  # finite: the source of an edge has degree 1 or more
     around = [scatter(theirs, col, dim_size=num_nodes, reduce=reduce) for reduce in ("mean", "max")]
     x = torch.stack([made, received, *around], dim=1)  # [N, 4]
     spread = x.std(0, correction=0)
@@ -75,7 +75,7 @@ def arxiv_structure(root: Path) -> Graph:
 
 
 def _arxiv(root: Path) -> tuple[Graph, Tensor]:
-    """The graph without features, and the citations: who cites, and who is cited ``[M, 2]``."""
+    """The graph without features, and its citations as pairs of citing and cited paper ``[M, 2]``."""
     folder = root / "ogbn_arxiv"
     y = _table(folder / "raw/node-label.csv.gz", np.int64).view(-1)
     citations = _table(folder / "raw/edge.csv.gz", np.int64)
@@ -101,7 +101,7 @@ def disease(name: str) -> Reader:
 
 
 def cora_content(root: Path) -> Graph:
-    """Cora from the text files of LINQS, nodes in the order of ``cora.content``, classes in that of the alphabet."""
+    """Cora from the text files of LINQS: nodes in the order of ``cora.content``, classes in alphabetical order."""
     folder = root / "LINQS/cora"
     papers = [line.split("\t") for line in (folder / "cora.content").read_text().splitlines()]
     number = {paper: row for row, (paper, *_) in enumerate(papers)}
@@ -116,10 +116,10 @@ def cora_content(root: Path) -> Graph:
 
 
 def _table(path: Path, kind: type) -> Tensor:
-    """A file of comma-separated numbers, ``[rows, columns]``; one that ends in ``.gz`` is unpacked."""
+    """Reads a file of comma-separated numbers ``[rows, columns]``, which may be compressed (``.gz``)."""
     return torch.from_numpy(np.loadtxt(path, delimiter=",", dtype=kind, ndmin=2))
 
 
 def _both_ways(edges: Tensor, num_nodes: int) -> Tensor:
-    """Edges ``[E, 2]`` as an ``edge_index`` that holds each of them once in either direction."""
+    """Converts edges ``[E, 2]`` to a symmetric ``edge_index`` without duplicates."""
     return to_undirected(edges.t().contiguous(), num_nodes=num_nodes)

@@ -1,110 +1,162 @@
-"""Every dataset by name."""
+"""All datasets by name."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from torch_geometric.data import Data
 from torch_geometric.datasets import Amazon, Coauthor, LastFMAsia, Planetoid, WebKB
 
 from torch_goat.data.datasets import readers, splits
 from torch_goat.data.datasets.dataset import Dataset, Generated, Real
-from torch_goat.data.datasets.disease_sim import disease_sim
 from torch_goat.data.datasets.neighborhood import NEIGHBORHOOD_TASKS, NeighborhoodTask
-from torch_goat.data.datasets.planetoid import planetoid_files
 from torch_goat.data.datasets.raw import RawFile
 from torch_goat.data.datasets.readers import Reader
-from torch_goat.data.datasets.splits import DrawnSplit, Split
-from torch_goat.data.datasets.structure import betweenness, effective_size
-from torch_goat.data.datasets.top2 import top2
+from torch_goat.data.datasets.splits import Sizes, Split
+from torch_goat.data.datasets.synthetic import betweenness, disease_sim, effective_size, top2
 from torch_goat.settings import SettingsError, nearest
 
 HGCN = "https://github.com/HazyResearch/hgcn/raw/master/data"
 OGB = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 PYGCN = "https://github.com/tkipf/pygcn/raw/master/data/cora"
 TUNED_GNN = "https://github.com/LUOyk1999/tunedGNN/raw/main/medium_graph/data"
+NPZ_FILES = {  # the graph, and its split by TUNED_GNN
+    "Computers": ("amazon_electronics_computers", "amazon-computer_split"),
+    "Photo": ("amazon_electronics_photo", "amazon-photo_split"),
+    "CS": ("ms_academic_cs", "coauthor-cs_split"),
+    "Physics": ("ms_academic_phy", "coauthor-physics_split"),
+}
+Counts = tuple[int, int, int, int]  # of nodes, edges, features and classes
 
-Sizes = tuple[int, int, int]
+# The raw files of Planetoid are pickles, so that only the published files may be opened.
+PLANETOID_SHA256 = {
+    "ind.cora.x": "23cfa55d91c6f624233f5eb7b6e3f141f1bd2b2ae39608a63cf5d084bb27baab",
+    "ind.cora.tx": "b9afbaa4a400df991f6f02ef677e1e44da55ffc04801fd02f9e673987829226a",
+    "ind.cora.allx": "9419ba2f26f5c35243db64aba110e0f35a04851609e0dc5433450676ca6b8543",
+    "ind.cora.y": "94465c14eb53e04ca262198dcbb2521ee8af60fb3f3d546cd6ca24a511b0e7d1",
+    "ind.cora.ty": "41f5ac76596a1699cc33f53084a2419e92961c42bb75f36fc38e616d348532ad",
+    "ind.cora.ally": "2b998f5cc7fedc86e7f97ca2498f47a1ffc1462c29e2d578b23bf3f62b6e7d71",
+    "ind.cora.graph": "58f13302f39dde8852dad6fe6d15b89b077b6d7f837626bce671ef80344b383d",
+    "ind.cora.test.index": "297ce89af2b51a6a194181c7dbe1796c6a1cf9cd9349a88383b1b1e227867875",
+    "ind.citeseer.x": "d20de19150741e555de0ed037195630fc194114ebc7fd72ced62810148aa22f6",
+    "ind.citeseer.tx": "539a8906a2da97628d212f2fdd668c109a8b3f0d36574b59e5d3fd5b5303da21",
+    "ind.citeseer.allx": "2ac30345d95c9ec933a817ee0bdd6a5f077f8c184a20e696910192d534414668",
+    "ind.citeseer.y": "8ba87e515d8e3ee3cf52f6d2c5b86aa73f11ecad825a808455209ec26cd54924",
+    "ind.citeseer.ty": "55e5bd1ba1e733a04598753ad1a8d57957f4b8f89e74519f41f4f4938767e4ce",
+    "ind.citeseer.ally": "f704b2d986dde6c2669934de1f3ae5696a6cf9455c0f6b2646a2d135ea0a1c95",
+    "ind.citeseer.graph": "d79a4ef9d3e7169aee8946145f6b7306e35bc79bffad26346cfb94e10e9912a7",
+    "ind.citeseer.test.index": "2af990671580b6b2df5d158d1038f8292e30c9cd821b5453f399659b25b723d4",
+    "ind.pubmed.x": "fbe9cb5c47200d1b7769a26e579be3b7130b556831f9d850e77c4c74f2599b33",
+    "ind.pubmed.tx": "4eb5f5d0f30f26497eb0ac6ac9719d09c67e284f1ed0385c93f3ef27a671da3d",
+    "ind.pubmed.allx": "508e538e2abdccdd54c4d3e9f49d638b4af7107d85845f66ddea5a5152658b7e",
+    "ind.pubmed.y": "e6c807633307a07ed659249006536a147c7999c797f11a2560752990181b41b3",
+    "ind.pubmed.ty": "ee2e0d4819d9fbcc403689c3bf2e49face401b605932f093bc58ab6461130fdd",
+    "ind.pubmed.ally": "0c37bbe3b5014ec365e9d393cf4791925e5ed94fb194305d74f064a8d7b50f0e",
+    "ind.pubmed.graph": "5b89f0036ca22909471f1e6558eb42fa06e0c730a577bde5b058b40638f81dc9",
+    "ind.pubmed.test.index": "b101d421688bbaecbd82e8a18f1e282378d6830f3a37666f28ebc47f844341b5",
+}
 
 
 def load(
     name: str, *, split: str = "", index: int = 0, data_dir: str | Path | None = None, normalized: bool = True
 ) -> Data:
-    """A graph with features, targets and the masks of one split.
+    """Loads a graph with features, targets and the masks of a split.
 
-    Raw files are looked for in the data folder, which is never written to, then among earlier downloads, and are
-    downloaded if they are in neither. What was read is kept in the cache (``TORCH_GOAT_CACHE``).
+    Raw files are searched in the data folder, which is never written to, then among earlier downloads, and downloaded
+    otherwise. Parsed graphs are cached (``TORCH_GOAT_CACHE``).
 
     Args:
         name: A key of ``DATASETS``.
         split: The split protocol; empty for the dataset's default.
-        index: Which graph of a generated dataset, or which split of a real one.
-        data_dir: The data folder; ``TORCH_GOAT_DATA`` if not given.
-        normalized: Whether features are divided by their sum where the protocol does so.
+        index: The index of a generated graph, or of a split of a real one.
+        data_dir: The data folder; defaults to ``TORCH_GOAT_DATA``.
+        normalized: Whether to normalize features if the protocol does so.
 
     Returns:
         A graph with ``x``, ``edge_index``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``. ``y`` ``[N]`` is the
-        class, with ``num_classes`` beside it, or a real number.
+        class, with the attribute ``num_classes``, or a real number.
     """
     if name not in DATASETS:
         raise SettingsError(f"there is no dataset {name!r}{nearest(str(name), DATASETS)}")
     return DATASETS[name].load(split, index, data_dir, normalized=normalized)
 
 
+def _dataset(kind: Callable[..., Dataset], name: str, counts: Counts, **more: Any) -> Dataset:
+    nodes, edges, features, classes = counts
+    return kind(name=name, nodes=nodes, edges=edges, features=features, classes=classes, **more)
+
+
+def _sixty_twenty_twenty(nodes: int) -> Split:
+    return Split((nodes * 6 // 10, nodes * 2 // 10, nodes * 2 // 10), count=10)
+
+
 def _random_graphs(
     name: str, make: Callable[..., Data], nodes: int, probability: float, features: int, classes: int = 0
 ) -> Dataset:
     edges = nodes * (nodes - 1) / 2 * probability
-    return Generated(
-        name=name,
-        nodes=nodes,
-        edges=round(edges),
+    return _dataset(
+        Generated,
+        name,
+        (nodes, round(edges), features, classes),
         edge_columns=round(2 * edges),
-        features=features,
-        classes=classes,
-        protocols={"paper": Split((nodes * 6 // 10, nodes * 2 // 10, nodes * 2 // 10), count=10)},
-        note="Generated. The number of edges is the expected one.",
+        protocols={"paper": _sixty_twenty_twenty(nodes)},
+        note="Generated. The number of edges is its expected value.",
         make=partial(make, num_nodes=nodes, edge_probability=probability),
     )
 
 
 def _neighborhood(name: str, task: NeighborhoodTask) -> Dataset:
-    edges, centers = round(task.num_edges), task.centers
-    return Generated(
-        name=name,
-        nodes=task.num_nodes,
-        edges=edges,
+    edges = round(task.num_edges)
+    return _dataset(
+        Generated,
+        name,
+        (task.num_nodes, edges, task.num_features, task.num_classes),
         edge_columns=2 * edges,
-        features=task.num_features,
-        classes=task.num_classes,
-        protocols={"generated": Split((centers * 6 // 10, centers * 2 // 10, centers * 2 // 10), count=10)},
-        note="Generated. The labelled nodes are a part of all.",
+        protocols={"generated": _sixty_twenty_twenty(task.centers)},
+        note="Generated. Only some of the nodes are labelled.",
         make=task.make,
     )
 
 
-def _planetoid_split(classes: int, normalized: bool = True) -> DrawnSplit:
-    return DrawnSplit((20 * classes, 500, 1000), draw=splits.given, row_normalized=normalized)
+def _shuffled_split(train: float, val: float, sizes: Sizes, normalized: bool = False) -> Split:
+    return Split(sizes, count=10, draw=splits.shuffled(train, val), row_normalized=normalized)
 
 
-def _per_class_splits(classes: int) -> dict[str, DrawnSplit]:
-    ten = DrawnSplit((20 * classes, 500, 1000), count=10, draw=splits.per_class)
-    return {"tuned": replace(ten, count=1), "per-class": ten}  # "tuned" is the first of the ten
+def _public_split(classes: int, normalized: bool = True) -> Split:
+    return Split((20 * classes, 500, 1000), draw=splits.given, row_normalized=normalized)
 
 
-def _shuffled_split(train: float, val: float, sizes: Sizes, normalized: bool = False) -> DrawnSplit:
-    return DrawnSplit(sizes, count=10, draw=splits.shuffled(train, val), row_normalized=normalized)
+def _per_class_splits(classes: int) -> dict[str, Split]:
+    counts = {"tuned": 1, "per-class": 10}  # "tuned" is the first of the ten
+    return {name: Split((20 * classes, 500, 1000), count, splits.per_class) for name, count in counts.items()}
 
 
-def _tuned_split(file: str, sizes: Sizes) -> DrawnSplit:
-    raw = RawFile(f"splits_60_20_20/{file}", f"{TUNED_GNN}/{file}", "the 60/20/20 split")
-    return DrawnSplit(sizes, draw=splits.from_file, files=(raw,), row_normalized=True)
+def _planetoid(name: str, counts: Counts, protocols: dict[str, Split], **more: Any) -> Dataset:
+    prefix = f"ind.{name.lower()}."
+    raw = (
+        RawFile(f"Planetoid/{name}/raw/{file}", f"{Planetoid.url}/{file}", "a part of the graph", sha256)
+        for file, sha256 in PLANETOID_SHA256.items()
+        if file.startswith(prefix)
+    )
+    read = readers.pyg(Planetoid, name)
+    return _dataset(Real, name.lower(), counts, protocols=protocols, raw=tuple(raw), read=read, **more)
 
 
-def _npz_file(kind: type[Amazon] | type[Coauthor], name: str, file: str) -> tuple[RawFile, ...]:
-    path = f"{kind.__name__}/{name}/raw/{file}"
-    return (RawFile(path, kind.url + file, "edges, features and labels"),)
+def _npz(kind: Any, name: str, counts: Counts, paper: Sizes, tuned: Sizes) -> Dataset:
+    file, split_file = (f"{stem}.npz" for stem in NPZ_FILES[name])
+    fixed = RawFile(f"splits_60_20_20/{split_file}", f"{TUNED_GNN}/{split_file}", "the 60/20/20 split")
+    return _dataset(
+        Real,
+        name.lower(),
+        counts,
+        protocols={
+            "paper": _shuffled_split(0.7, 0.1, paper),
+            "tuned": Split(tuned, draw=splits.from_file, files=(fixed,), row_normalized=True),
+        },
+        raw=(RawFile(f"{kind.__name__}/{name}/raw/{file}", kind.url + file, "edges, features and labels"),),
+        read=readers.pyg(kind, name),
+    )
 
 
 def _webkb(name: str, nodes: int, edges: int, sizes: Sizes) -> Dataset:
@@ -116,13 +168,11 @@ def _webkb(name: str, nodes: int, edges: int, sizes: Sizes) -> Dataset:
     for index in range(10):
         file = f"{name}_split_0.6_0.2_{index}.npz"
         files.append(RawFile(f"{folder}/{file}", f"{WebKB.url}/splits/{file}", f"split {index}"))
-    split = DrawnSplit(sizes, count=10, draw=splits.given)
-    return Real(
-        name=name,
-        nodes=nodes,
-        edges=edges,
-        features=1703,
-        classes=5,
+    split = Split(sizes, count=10, draw=splits.given)
+    return _dataset(
+        Real,
+        name,
+        (nodes, edges, 1703, 5),
         protocols={"geom-gcn": split, "paper": split},
         note="Links keep their direction.",
         raw=tuple(files),
@@ -130,15 +180,13 @@ def _webkb(name: str, nodes: int, edges: int, sizes: Sizes) -> Dataset:
     )
 
 
-def _disease(name: str, nodes: int, features: int, split: DrawnSplit, note: str = "") -> Dataset:
+def _disease(name: str, nodes: int, features: int, split: Split, note: str = "") -> Dataset:
     path, url = f"Disease/{name}/{name}", f"{HGCN}/{name}/{name}"
-    return Real(
-        name=name.replace("_", "-"),
-        nodes=nodes,
-        edges=nodes - 1,
+    return _dataset(
+        Real,
+        name.replace("_", "-"),
+        (nodes, nodes - 1, features, 2),
         edge_columns=2 * (nodes - 1),
-        features=features,
-        classes=2,
         protocols={"paper": split},
         note=note,
         raw=(
@@ -150,29 +198,23 @@ def _disease(name: str, nodes: int, features: int, split: DrawnSplit, note: str 
     )
 
 
-def _arxiv_file(path: str, holds: str) -> RawFile:
-    return RawFile(f"ogbn_arxiv/{path}", OGB, holds, member=f"arxiv/{path}")
-
-
-def _arxiv(name: str, features: int, read: Reader, *more: RawFile, note: str) -> Dataset:
-    split = DrawnSplit((90941, 29799, 48603), draw=splits.given)
-    return Real(
-        name=name,
-        nodes=169343,
-        edges=1166243,
+def _arxiv(name: str, features: int, read: Reader, files: dict[str, str], note: str) -> Dataset:
+    split = Split((90941, 29799, 48603), draw=splits.given)
+    files = files | {
+        "raw/node-label.csv.gz": "labels",
+        "raw/edge.csv.gz": "edges",
+        "split/time/train.csv.gz": "training nodes",
+        "split/time/valid.csv.gz": "validation nodes",
+        "split/time/test.csv.gz": "test nodes",
+    }
+    return _dataset(
+        Real,
+        name,
+        (169343, 1166243, features, 40),
         edge_columns=2315598,
-        features=features,
-        classes=40,
         protocols={"public": split, "paper": split},
         note=note,
-        raw=(
-            *more,
-            _arxiv_file("raw/node-label.csv.gz", "labels"),
-            _arxiv_file("raw/edge.csv.gz", "edges"),
-            _arxiv_file("split/time/train.csv.gz", "training nodes"),
-            _arxiv_file("split/time/valid.csv.gz", "validation nodes"),
-            _arxiv_file("split/time/test.csv.gz", "test nodes"),
-        ),
+        raw=tuple(RawFile(f"ogbn_arxiv/{path}", OGB, holds, member=f"arxiv/{path}") for path, holds in files.items()),
         read=read,
     )
 
@@ -183,108 +225,37 @@ _ALL: list[Dataset] = [
     _random_graphs("betweenness-1000", betweenness, 1000, 0.01, features=1000),
     _random_graphs("effective-size-100", effective_size, 100, 0.09, features=100),
     _random_graphs("effective-size-1000", effective_size, 1000, 0.01, features=1000),
-    Generated(
-        name="disease-sim",
-        nodes=1044,
-        edges=1043,
+    _dataset(
+        Generated,
+        "disease-sim",
+        (1044, 1043, 10, 2),
         edge_columns=2086,
-        features=10,
-        classes=2,
         protocols={"paper": Split((312, 105, 627), count=10)},
         note="Generated, of the same size as disease-nc: never report it as Disease.",
         make=disease_sim,
     ),
-    Real(
-        name="cora",
-        nodes=2708,
-        edges=10556,
-        features=1433,
-        classes=7,
-        protocols={"public": _planetoid_split(7), **_per_class_splits(7)},
+    _planetoid(
+        "Cora",
+        (2708, 10556, 1433, 7),
+        {"public": _public_split(7), **_per_class_splits(7)},
         elsewhere={"paper": "cora-content"},
         note="The paper's split of Cora is that of cora-content.",
-        raw=planetoid_files("Cora"),
-        read=readers.pyg(Planetoid, "Cora"),
     ),
-    Real(
-        name="citeseer",
-        nodes=3327,
-        edges=9104,
-        features=3703,
-        classes=6,
-        protocols={"public": _planetoid_split(6), "paper": _planetoid_split(6), **_per_class_splits(6)},
-        raw=planetoid_files("CiteSeer"),
-        read=readers.pyg(Planetoid, "CiteSeer"),
+    _planetoid(
+        "CiteSeer",
+        (3327, 9104, 3703, 6),
+        {"public": _public_split(6), "paper": _public_split(6), **_per_class_splits(6)},
     ),
-    Real(
-        name="pubmed",
-        nodes=19717,
-        edges=88648,
-        features=500,
-        classes=3,
-        protocols={"public": _planetoid_split(3, normalized=False)},
-        raw=planetoid_files("PubMed"),
-        read=readers.pyg(Planetoid, "PubMed"),
-    ),
-    Real(
-        name="computers",
-        nodes=13752,
-        edges=491722,
-        features=767,
-        classes=10,
-        protocols={
-            "paper": _shuffled_split(0.7, 0.1, (9625, 1376, 2751)),
-            "tuned": _tuned_split("amazon-computer_split.npz", (8251, 2750, 2751)),
-        },
-        raw=_npz_file(Amazon, "Computers", "amazon_electronics_computers.npz"),
-        read=readers.pyg(Amazon, "Computers"),
-    ),
-    Real(
-        name="photo",
-        nodes=7650,
-        edges=238162,
-        features=745,
-        classes=8,
-        protocols={
-            "paper": _shuffled_split(0.7, 0.1, (5354, 765, 1531)),
-            "tuned": _tuned_split("amazon-photo_split.npz", (4590, 1530, 1530)),
-        },
-        raw=_npz_file(Amazon, "Photo", "amazon_electronics_photo.npz"),
-        read=readers.pyg(Amazon, "Photo"),
-    ),
-    Real(
-        name="cs",
-        nodes=18333,
-        edges=163788,
-        features=6805,
-        classes=15,
-        protocols={
-            "paper": _shuffled_split(0.7, 0.1, (12832, 1834, 3667)),
-            "tuned": _tuned_split("coauthor-cs_split.npz", (10999, 3666, 3668)),
-        },
-        raw=_npz_file(Coauthor, "CS", "ms_academic_cs.npz"),
-        read=readers.pyg(Coauthor, "CS"),
-    ),
-    Real(
-        name="physics",
-        nodes=34493,
-        edges=495924,
-        features=8415,
-        classes=5,
-        protocols={
-            "paper": _shuffled_split(0.7, 0.1, (24144, 3450, 6899)),
-            "tuned": _tuned_split("coauthor-physics_split.npz", (20695, 6898, 6900)),
-        },
-        raw=_npz_file(Coauthor, "Physics", "ms_academic_phy.npz"),
-        read=readers.pyg(Coauthor, "Physics"),
-    ),
-    Real(
-        name="lastfm-asia",
-        nodes=7624,
-        edges=27806,
+    _planetoid("PubMed", (19717, 88648, 500, 3), {"public": _public_split(3, normalized=False)}),
+    _npz(Amazon, "Computers", (13752, 491722, 767, 10), paper=(9625, 1376, 2751), tuned=(8251, 2750, 2751)),
+    _npz(Amazon, "Photo", (7650, 238162, 745, 8), paper=(5354, 765, 1531), tuned=(4590, 1530, 1530)),
+    _npz(Coauthor, "CS", (18333, 163788, 6805, 15), paper=(12832, 1834, 3667), tuned=(10999, 3666, 3668)),
+    _npz(Coauthor, "Physics", (34493, 495924, 8415, 5), paper=(24144, 3450, 6899), tuned=(20695, 6898, 6900)),
+    _dataset(
+        Real,
+        "lastfm-asia",
+        (7624, 27806, 128, 18),
         edge_columns=55612,
-        features=128,
-        classes=18,
         protocols={"paper": _shuffled_split(0.6, 0.2, (4574, 1525, 1525))},
         raw=(RawFile("LastFMAsia/raw/lastfm_asia.npz", LastFMAsia.url, "features, edges and labels"),),
         read=readers.pyg(LastFMAsia, symmetric=True),
@@ -296,14 +267,15 @@ _ALL: list[Dataset] = [
         "ogbn-arxiv",
         128,
         readers.ogbn_arxiv,
-        _arxiv_file("raw/node-feat.csv.gz", "features"),
+        {"raw/node-feat.csv.gz": "features"},
         note="Citations are counted once and loaded as an edge in both directions, as is usual for training.",
     ),
     _arxiv(
         "arxiv-structure",
         4,
         readers.arxiv_structure,
-        note="The graph of ogbn-arxiv with features of its structure alone: never report it as ogbn-arxiv.",
+        {},
+        note="The graph of ogbn-arxiv with structural features only: never report it as ogbn-arxiv.",
     ),
     _disease("disease_nc", 1044, 1000, _shuffled_split(0.3, 0.1, (312, 105, 627), normalized=True)),
     _disease(
@@ -311,17 +283,15 @@ _ALL: list[Dataset] = [
         2665,
         11,
         _shuffled_split(0.3, 0.1, (799, 267, 1599)),
-        note="Another, larger tree: never report it as Disease. Its features have both signs and stay as they are.",
+        note="Another, larger tree: never report it as Disease. Its features have both signs and are not normalized.",
     ),
-    Real(
-        name="cora-content",
-        nodes=2708,
-        edges=5429,
+    _dataset(
+        Real,
+        "cora-content",
+        (2708, 5429, 1433, 7),
         edge_columns=10556,
-        features=1433,
-        classes=7,
         protocols={
-            "paper": DrawnSplit(
+            "paper": Split(
                 (140, 300, 1000), draw=splits.rows(range(140), range(200, 500), range(500, 1500)), row_normalized=True
             )
         },
@@ -336,4 +306,4 @@ _ALL: list[Dataset] = [
 ]
 
 DATASETS: dict[str, Dataset] = {dataset.name: dataset for dataset in _ALL}
-"""Every dataset by name."""
+"""All datasets by name."""

@@ -1,4 +1,4 @@
-"""A graph in blocks: some nodes with all their neighbours at a time, so that a layer computes these nodes exactly."""
+"""Blocks of a graph: some nodes with all their neighbours, so that a layer computes these nodes exactly."""
 
 from collections.abc import Iterator
 from functools import cached_property
@@ -7,28 +7,26 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_goat.data.loader.csc import CSC
+from torch_goat.data.loader.csc import CHUNK, CSC
 from torch_goat.nn.ordering import Ordering
-
-_CHUNK = 1 << 24  # edges that are looked at at a time, so that those of a file need not be in memory
 
 
 class Block(NamedTuple):
-    """Nodes with all edges into them; the numbering of the block's nodes has the order of the graph's."""
+    """Some nodes with all edges into them; nodes keep their relative order."""
 
-    nodes: Tensor  # [b], those that the block computes, in the numbers of the graph, ascending
-    n_id: Tensor  # [n], all that it reads, likewise
-    own: Tensor  # [b], where the former stand among the latter
-    edge_index: Tensor  # [2, e], in the numbers of the block
-    e_id: Tensor  # [e], the edges in the numbers of the graph
+    nodes: Tensor  # [b]: the nodes that the block computes, ascending
+    n_id: Tensor  # [n]: all nodes that it reads, ascending
+    own: Tensor  # [b]: the positions of nodes in n_id
+    edge_index: Tensor  # [2, e]: in positions of n_id
+    e_id: Tensor  # [e]: the edges' positions in the graph's edge_index
 
 
 class Blocks:
-    """The blocks of a graph.
+    """Splits nodes of a graph into blocks.
 
     Args:
         csc: The graph.
-        max_edges: The most edges of a block; only a block of one node may have more.
+        max_edges: The maximum number of edges per block; only a block of a single node may exceed it.
     """
 
     def __init__(self, csc: CSC, max_edges: int = 1 << 20) -> None:
@@ -38,10 +36,10 @@ class Blocks:
 
     @cached_property
     def degree(self) -> Tensor:
-        """The sizes of the closed neighbourhoods ``[N]``: neighbours, each copy of an edge counted, and the node."""
+        """The sizes of the closed neighbourhoods ``[N]``: the node itself, and its neighbours with multiplicity."""
         ptr, degree = self.csc.ptr, self.csc.ptr.diff() + 1
-        for first in range(0, self.csc.source.numel(), _CHUNK):
-            source = self.csc.source[first : first + _CHUNK].long()
+        for first in range(0, self.csc.source.numel(), CHUNK):
+            source = self.csc.source[first : first + CHUNK].long()
             target = torch.searchsorted(ptr, torch.arange(first, first + source.numel()), right=True) - 1
             degree -= torch.bincount(target[source == target], minlength=degree.numel())
         return degree
@@ -51,7 +49,7 @@ class Blocks:
         return self.degree.cumsum(0) - self.degree  # [N]
 
     def read_by(self, nodes: Tensor) -> Tensor:
-        """The nodes that a layer reads to compute some, these among them, ascending."""
+        """The nodes that a layer reads to compute some nodes, including these, ascending."""
         mask = torch.zeros(self.csc.num_nodes, dtype=torch.bool)
         mask[nodes] = True
         for part in self._split(nodes):
@@ -59,7 +57,7 @@ class Blocks:
         return mask.nonzero().view(-1)
 
     def of(self, nodes: Tensor) -> Iterator[Block]:
-        """The blocks that compute some nodes, given ascending."""
+        """The blocks that compute the given nodes, which must be in ascending order."""
         for part in self._split(nodes):
             edge, count = self.csc.into(part)
             source = self.csc.source[edge].long()
@@ -79,7 +77,7 @@ class Blocks:
             start = end
 
     def take(self, ordering: Ordering, block: Block, closed: bool) -> Ordering:
-        """The part of the graph's ordering that a block replays; nodes that it only reads have themselves alone.
+        """The part of the graph's ordering that a block replays; nodes that are only read have at most a self loop.
 
         Args:
             ordering: The graph's ordering.
@@ -88,45 +86,48 @@ class Blocks:
         """
         ptr, start = self._starts(block, closed)
         size = torch.full_like(block.n_id, int(closed))
-        run = ordering.ptr[block.nodes + 1] - ordering.ptr[block.nodes]
-        size[block.own] = run
-        begin = size.cumsum(0) - size  # [n], where the runs of the block begin
+        length = ordering.ptr[block.nodes + 1] - ordering.ptr[block.nodes]  # [b], of the block's segments
+        size[block.own] = length
+        begin = size.cumsum(0) - size  # [n]
         heads, total = ordering.heads, int(size.sum())
         token = ptr[:-1].repeat_interleave(size).repeat(heads, 1)  # [K, total], of the nodes that are only read
         source = torch.arange(size.numel()).repeat_interleave(size).repeat(heads, 1)
-        inner = torch.arange(int(run.sum())) - (run.cumsum(0) - run).repeat_interleave(run)
-        here = begin[block.own].repeat_interleave(run) + inner
-        there = ordering.ptr[block.nodes].repeat_interleave(run) + inner
-        shift = (ptr[block.own] - start).repeat_interleave(run)
-        token[:, here] = ordering.token[:, there] + shift
+        inner = _within(length)
+        here = begin[block.own].repeat_interleave(length) + inner
+        there = ordering.ptr[block.nodes].repeat_interleave(length) + inner
+        token[:, here] = ordering.token[:, there] + (ptr[block.own] - start).repeat_interleave(length)
         source[:, here] = torch.searchsorted(block.n_id, ordering.source[:, there])
         empty = torch.zeros(heads, total)
         return Ordering(torch.cat([begin, begin.new_tensor([total])]), token, source, empty, empty)
 
     def give(self, ordering: Ordering, block: Block, closed: bool, selected: int | None = None) -> tuple[Tensor, ...]:
-        """A block's ordering in the numbers of the graph: sizes of the runs, tokens, sources, scores, coefficients.
+        """A block's ordering in the graph's numbering: segment sizes, tokens, sources, scores and coefficients.
 
         Args:
             ordering: The block's ordering.
             block: The block.
             closed: Whether the layer adds self loops.
-            selected: How many neighbours the nodes before the block have, if the layer selected some before it ordered
-                them: only these have a token.
+            selected: If the layer selects neighbours before ordering them, the number of those that precede the block:
+                only selected neighbours have a token.
         """
-        run = ordering.ptr.diff()[block.own]
+        length = ordering.ptr.diff()[block.own]
         if selected is None:
             ptr, start = self._starts(block, closed)
         else:
-            ptr, start = ordering.ptr, selected + run.cumsum(0) - run
-        inner = torch.arange(int(run.sum())) - (run.cumsum(0) - run).repeat_interleave(run)
-        here = ordering.ptr[block.own].repeat_interleave(run) + inner
-        shift = (start - ptr[block.own]).repeat_interleave(run)
+            ptr, start = ordering.ptr, selected + length.cumsum(0) - length
+        here = ordering.ptr[block.own].repeat_interleave(length) + _within(length)
+        shift = (start - ptr[block.own]).repeat_interleave(length)
         token, source = ordering.token[:, here] + shift, block.n_id[ordering.source[:, here]]
-        return run, token, source, ordering.score[:, here], ordering.weight[:, here]
+        return length, token, source, ordering.score[:, here], ordering.weight[:, here]
 
     def _starts(self, block: Block, closed: bool) -> tuple[Tensor, Tensor]:
-        """Where the block's tokens begin ``[n + 1]``, and where those of its own nodes begin in the graph ``[b]``."""
+        """The offsets of the block's tokens ``[n + 1]``, and those of its own nodes' tokens in the graph ``[b]``."""
         begin = self._begin if closed else self.csc.ptr[:-1]
         size = torch.full_like(block.n_id, int(closed))
         size[block.own] = (self.degree if closed else self.csc.ptr.diff())[block.nodes]
         return torch.cat([size.new_zeros(1), size.cumsum(0)]), begin[block.nodes]
+
+
+def _within(length: Tensor) -> Tensor:
+    """The position of each element within its segment."""
+    return torch.arange(int(length.sum())) - (length.cumsum(0) - length).repeat_interleave(length)

@@ -1,37 +1,46 @@
-"""A graph as a folder of arrays, which may be larger than memory."""
+"""Graphs stored as folders of arrays, which are mapped into memory and may be larger than it."""
 
 import hashlib
+import json
+import math
+import mmap
 import os
+import sys
 import tempfile
+import tokenize
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch_geometric.data import Data, EdgeAttr, TensorAttr
 from torch_geometric.data.graph_store import EdgeLayout
 
-from torch_goat.data.loader.arrays import map_arrays
 from torch_goat.data.loader.csc import CSC
 from torch_goat.settings import SettingsError, nearest
 
 MASKS: Final = ("train_mask", "val_mask", "test_mask")
 NAMES: Final = ("x", "y", *MASKS, "edge_index", "indptr", "indices", "edge_attr")
-FILE: Final = "graph.safetensors"  # what has all arrays in one
-_PIECE, _PIECES = 1 << 16, 1 << 10  # bytes of a file that are read at a time for its digest, and how often at most
+FILE: Final = "graph.safetensors"  # holds all arrays of a folder
+_INTEGER: Final = {"I64": torch.int64, "I32": torch.int32}
+_REAL: Final = {"F32": torch.float32, "F64": torch.float64, "F16": torch.float16, "BF16": torch.bfloat16}
+_DTYPES: Final = _INTEGER | _REAL | {"BOOL": torch.bool}  # by their names in safetensors
+_PIECE, _PIECES = 1 << 16, 1 << 10  # size in bytes and maximum number of the samples that make up a file's digest
+_NO_RESERVE: Final = 0x4000  # MAP_NORESERVE: without it, Linux refuses writable mappings larger than memory
 
 
 class GroupedData(Data):
-    """A graph whose edges are grouped by target, as files hold them; it has no ``edge_index``.
+    """A graph whose edges are grouped by target (CSC) instead of listed in ``edge_index``.
 
-    It is a ``GraphStore`` and a ``FeatureStore``, as every ``Data`` is, and PyG's loaders read it as the pair
-    ``(data, data)``.
+    Like every ``Data`` it is both a ``GraphStore`` and a ``FeatureStore``; PyG's loaders accept it as ``(data, data)``.
 
     Args:
-        ptr: The edges into node ``t`` are those from ``ptr[t]`` to ``ptr[t + 1]`` ``[N + 1]``.
-        source: Their sources ``[E]``.
-        **arrays: What else a ``Data`` has.
+        ptr: The edges into node ``t`` are ``ptr[t]`` to ``ptr[t + 1]`` ``[N + 1]``.
+        source: The source of each edge ``[E]``.
+        **arrays: Further attributes of the ``Data``.
     """
 
     def __init__(self, ptr: Tensor | None = None, source: Tensor | None = None, **arrays: Any) -> None:
@@ -53,7 +62,7 @@ class GroupedData(Data):
 
     def _get_tensor(self, attr: TensorAttr) -> Tensor | None:
         if isinstance(attr.index, Tensor) and attr.index.dtype == torch.long:
-            return self[attr.attr_name].index_select(0, attr.index)  # in half the time of an index in brackets
+            return self[attr.attr_name].index_select(0, attr.index)  # twice as fast as indexing with brackets
         return super()._get_tensor(attr)
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
@@ -62,18 +71,15 @@ class GroupedData(Data):
 
 
 def is_graph_folder(path: str | Path) -> bool:
-    """Whether there is a folder of arrays."""
+    """Whether a path is a folder that :func:`open_graph` can open."""
     return any((Path(path) / name).is_file() for name in ("x.npy", FILE))
 
 
 def digest(folder: str | Path) -> str:
-    """A SHA-256 by which a change of a folder's arrays is noticed.
+    """A SHA-256 of a folder's arrays, to detect changes.
 
-    Files up to 64 MiB are read whole. Of larger ones it is their size and 1,024 pieces spread over them evenly, so that
-    a graph larger than memory is not read for it; a few numbers changed in such a file may go unnoticed.
-
-    Args:
-        folder: The folder.
+    Files up to 64 MiB are read completely. Of larger files, the size and 1,024 evenly spaced samples of 64 KiB are
+    read, so that small changes in a large file may go unnoticed.
     """
     found = hashlib.sha256()
     for path in _files(Path(folder)):
@@ -92,31 +98,32 @@ def _files(folder: Path) -> list[Path]:
 
 
 def open_graph(folder: str | Path, *, unchanged: str | None = None) -> Data:
-    """Opens a folder of arrays; they stay in their files until they are looked at.
+    """Opens a folder of arrays as a graph; pages are read from disk on access.
 
-    The arrays are ``x``, ``y``, ``train_mask``, ``val_mask`` and ``test_mask``, the edges as ``edge_index`` (best
-    sorted by target) or as ``indptr`` and ``indices`` (the sources of the edges into node ``t`` are ``indices`` from
-    ``indptr[t]`` to ``indptr[t + 1]``), and ``edge_attr``. Each is a ``.npy`` file, or all are in
-    ``graph.safetensors``. Only ``x`` and the edges must be there.
+    The arrays are ``x``, ``y``, ``train_mask``, ``val_mask``, ``test_mask``, ``edge_attr``, and the edges as
+    ``edge_index`` (preferably sorted by target) or as ``indptr`` and ``indices`` (the sources of the edges into node
+    ``t`` are ``indices[indptr[t] : indptr[t + 1]]``). Each is a ``.npy`` file, or all are in ``graph.safetensors``.
+    Only ``x`` and the edges are required. In-place changes to a tensor are never written to the file, and no file is
+    unpickled.
 
     Args:
         folder: The folder.
-        unchanged: The digest that it must still have; ``None`` opens it as it is.
+        unchanged: The digest that the folder must have; ``None`` accepts any.
     """
     folder = Path(folder)
     if not is_graph_folder(folder):
-        raise SettingsError(f"{folder} is no folder of arrays: it has neither x.npy nor {FILE}.")
+        raise SettingsError(f"{folder} is not a folder of arrays: it has neither x.npy nor {FILE}.")
     if unchanged is not None and digest(folder) != unchanged:
         raise SettingsError(
-            f"the arrays in {folder} changed since the run was started; put the old ones back or train anew."
+            f"the arrays in {folder} changed since the run was started; restore them or start a new run."
         )
     arrays: dict[str, Tensor] = {}
     for path in _files(folder):
-        for name, value in map_arrays(path):
+        for name, value in [(path.stem, _open_npy(path))] if path.suffix == ".npy" else _open_safetensors(path):
             if name not in NAMES:
-                raise SettingsError(f"{path} has an array {name!r}, which nothing reads{nearest(name, NAMES)}")
+                raise SettingsError(f"{path} contains the unknown array {name!r}{nearest(name, NAMES)}")
             if name in arrays:
-                raise SettingsError(f"{folder} has the array {name!r} twice; remove one of them.")
+                raise SettingsError(f"{folder} contains the array {name!r} twice; remove one of them.")
             arrays[name] = value
     _check(folder, arrays)
     if "edge_index" in arrays:
@@ -125,82 +132,100 @@ def open_graph(folder: str | Path, *, unchanged: str | None = None) -> Data:
 
 
 def write_graph(data: Data, folder: str | Path, *, force: bool = False) -> None:
-    """Writes a graph as a folder of arrays, its edges grouped by target.
+    """Writes a graph as a folder of arrays for :func:`open_graph`, with its edges grouped by target.
 
     Args:
-        data: The graph; what :func:`open_graph` reads is written.
-        folder: The folder, made if it is not there.
-        force: Whether files that are there are replaced.
+        data: The graph.
+        folder: The folder, created if missing.
+        force: Whether to replace existing files.
     """
     folder, csc = Path(folder), CSC.of(data)
     arrays = {"indptr": csc.ptr, "indices": csc.source}
-    for name in ("x", "y", *MASKS):
-        if data.get(name) is not None:
-            arrays[name] = data[name]
+    arrays |= {name: data[name] for name in ("x", "y", *MASKS) if data.get(name) is not None}
     if data.get("edge_attr") is not None:
         arrays["edge_attr"] = data.edge_attr if csc.edge is None else data.edge_attr[csc.edge]
     _check(folder, arrays)
     if wrong := [name for name, value in arrays.items() if value.dtype == torch.bfloat16]:
-        raise SettingsError(f"{wrong[0]} is of bfloat16, which .npy files do not have; convert it with .float().")
-    there = [name for name in (*(f"{name}.npy" for name in NAMES), FILE) if (folder / name).exists()]
-    if there and not force:
-        raise SettingsError(f"{folder / there[0]} is there already; choose another folder or write over it (force).")
+        raise SettingsError(f"{wrong[0]} is bfloat16, which .npy files do not support; convert it with .float().")
+    existing = [name for name in (*(f"{name}.npy" for name in NAMES), FILE) if (folder / name).exists()]
+    if existing and not force:
+        raise SettingsError(f"{folder / existing[0]} already exists; choose another folder or overwrite it (force).")
     folder.mkdir(parents=True, exist_ok=True)
-    parts: dict[str, Path] = {}
-    try:
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".part-") as part:
         for name, value in arrays.items():
-            _save(folder, name, value, parts)
-        for name, part in parts.items():
-            os.replace(part, folder / name)
-    finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)  # there, if something went wrong
-    for name in {*there} - {*parts}:
+            np.save(Path(part, f"{name}.npy"), value.detach().cpu().contiguous().numpy(), allow_pickle=False)
+        for name in arrays:
+            os.replace(Path(part, f"{name}.npy"), folder / f"{name}.npy")
+    for name in {*existing} - {f"{name}.npy" for name in arrays}:
         (folder / name).unlink()
 
 
-def _save(folder: Path, name: str, value: Tensor, parts: dict[str, Path]) -> None:
-    """Writes an array beside its place, which is noted first, without a second copy in memory."""
-    handle, part = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".part")
-    parts[f"{name}.npy"] = Path(part)
-    with os.fdopen(handle, "wb") as file:
-        np.lib.format.write_array(file, value.detach().cpu().contiguous().numpy(), allow_pickle=False)
-    os.chmod(part, 0o644)
-
-
 def _check(folder: Path, arrays: dict[str, Tensor]) -> None:
-    """Refuses arrays that do not make a graph, by their shapes and types."""
+    """Raises an error unless the arrays have the names, shapes and types of a graph."""
     if "x" not in arrays or not ("edge_index" in arrays or {"indptr", "indices"} <= arrays.keys()):
-        raise SettingsError(
-            f"{folder} must have the arrays x, and edge_index or indptr and indices; it has {[*arrays]}."
-        )
+        raise SettingsError(f"{folder} must contain x, and edge_index or indptr and indices; found {[*arrays]}.")
     if "edge_index" in arrays and ("indptr" in arrays or "indices" in arrays):
         raise SettingsError(
-            f"{folder} has its edges twice, as edge_index and as indptr and indices; remove one of them."
+            f"{folder} contains its edges twice, as edge_index and as indptr and indices; remove one of them."
         )
     nodes = arrays["x"].size(0) if arrays["x"].dim() else 0
     edges = arrays["edge_index"].size(-1) if "edge_index" in arrays else arrays["indices"].numel()
-    whole, real, mask = (
-        (torch.int64, torch.int32),
-        (torch.float32, torch.float64, torch.float16, torch.bfloat16),
-        (torch.bool,),
-    )
-    wanted = {
+    integer, real = tuple(_INTEGER.values()), tuple(_REAL.values())
+    expected = {
         "x": ((nodes, -1), real),
-        "y": ((nodes,), whole + real),
-        **dict.fromkeys(MASKS, ((nodes,), mask)),
-        "edge_index": ((2, edges), whole),
+        "y": ((nodes,), integer + real),
+        **dict.fromkeys(MASKS, ((nodes,), (torch.bool,))),
+        "edge_index": ((2, edges), integer),
         "indptr": ((nodes + 1,), (torch.int64,)),
-        "indices": ((edges,), whole),
+        "indices": ((edges,), integer),
         "edge_attr": ((edges, -1), real),
     }
     for name, value in arrays.items():
-        shape, kinds = wanted[name]
+        shape, dtypes = expected[name]
         fits = value.dim() == len(shape) and all(b in (a, -1) for a, b in zip(value.shape, shape, strict=True))
-        if not fits or value.dtype not in kinds:
-            names = " or ".join(str(kind).removeprefix("torch.") for kind in kinds)
+        if not fits or value.dtype not in dtypes:
+            names = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
             shown = [size if size >= 0 else "any" for size in shape]
             raise SettingsError(
-                f"{folder}: {name} has the shape {list(value.shape)} and the type {value.dtype}, expected {shown} of "
-                f"{names}."
+                f"{folder}: {name} has shape {list(value.shape)} and type {value.dtype}, expected {shown} of {names}."
             )
+
+
+def _open_npy(path: Path) -> Tensor:
+    try:
+        array = np.lib.format.open_memmap(path, mode="r")  # reads and checks the header, never unpickles
+        dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype
+    except (ValueError, TypeError, OverflowError, SyntaxError, tokenize.TokenError) as error:
+        raise SettingsError(f"{path} is not an intact array of numbers ({error}); write it with numpy.save.") from None
+    if not array.flags.c_contiguous:
+        raise SettingsError(f"{path} is stored column by column; save numpy.ascontiguousarray of it.")
+    return _map(path, dtype, array.shape, array.offset)
+
+
+def _open_safetensors(path: Path) -> Iterator[tuple[str, Tensor]]:
+    try:
+        with safe_open(path, framework="np"):  # checks the header against the size of the file
+            pass
+    except SafetensorError as error:
+        raise SettingsError(f"{path} is not an intact safetensors file ({error}); write it with safetensors.") from None
+    with open(path, "rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(size))
+    for name, entry in header.items():
+        if name != "__metadata__":
+            if entry["dtype"] not in _DTYPES:
+                raise SettingsError(f"{path}: {name} has the unsupported type {entry['dtype']}.")
+            yield name, _map(path, _DTYPES[entry["dtype"]], entry["shape"], 8 + size + entry["data_offsets"][0])
+
+
+def _map(path: Path, dtype: torch.dtype, shape: tuple[int, ...], offset: int) -> Tensor:
+    """Maps a part of a file copy-on-write: neither NumPy nor safetensors can do so for files larger than memory."""
+    count = math.prod(shape)
+    if count == 0:
+        return torch.empty(shape, dtype=dtype)
+    access = {"access": mmap.ACCESS_COPY}
+    if sys.platform == "linux":
+        access = {"flags": mmap.MAP_PRIVATE | _NO_RESERVE, "prot": mmap.PROT_READ | mmap.PROT_WRITE}
+    with open(path, "rb") as file:
+        buffer = mmap.mmap(file.fileno(), 0, **access)
+    return torch.frombuffer(buffer, dtype=dtype, count=count, offset=offset).view(shape)
