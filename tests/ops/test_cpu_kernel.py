@@ -81,7 +81,7 @@ def test_float32_is_accurate_for_inputs_of_any_size(kind: str, scale: float) -> 
     inputs[-2:] = [torch.zeros_like(value) for value in inputs[-2:]]  # the states are as small as the inputs
     expected = run(steps, kind, inputs, grad)
     values = run(cpu, kind, to(inputs, torch.float32), grad.float())
-    assert error(values, expected) < 2e-6
+    assert error(values, expected) < 1e-5  # what is promised; how sums round depends on the processor
 
 
 @needs_numba
