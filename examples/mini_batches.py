@@ -15,7 +15,7 @@ def make_graph(nodes_per_class: int, num_classes: int = 4) -> Data:
     inside, outside = 8 / nodes_per_class, 1 / nodes_per_class
     probabilities = torch.full((num_classes, num_classes), outside).fill_diagonal_(inside)
     edge_index = stochastic_blockmodel_graph([nodes_per_class] * num_classes, probabilities)
-    x = F.one_hot(y, num_classes) + 2 * torch.randn(y.numel(), num_classes)
+    x = F.one_hot(y, num_classes) + torch.randn(y.numel(), num_classes)
     return Data(x=x, edge_index=edge_index, y=y, train_mask=torch.rand(y.numel()) < 0.5)
 
 
