@@ -1,0 +1,180 @@
+"""The README and the pages that mention performance show the committed measurements."""
+
+import json
+import re
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import batches
+import numpy as np
+import power_law
+import pytest
+
+from tests.pages import ROOT, check_numbers
+
+RESULTS = ROOT / "benchmarks/results"
+FOLDERS = {
+    "H200": ("2026-11-15-h200", "triton"),
+    "CPU, 2 threads": ("2026-11-15-cpu", "cpu"),
+    "CPU, 1 thread": ("2026-11-15-cpu-1-thread", "cpu"),
+}
+
+
+def read(file: str) -> dict[str, Any]:
+    return json.loads((RESULTS / file).read_text())
+
+
+def row_of(file: str, **values: Any) -> dict[str, Any]:
+    """The only row with these values."""
+    (found,) = (row for row in read(file)["rows"] if values.items() <= row.items())
+    return found
+
+
+def measured(device: str, graph: str) -> dict[str, str]:
+    """The cells of a line of the table, by their headings."""
+    folder, backend = FOLDERS[device]
+    rows = {row["layer"]: row for row in read(f"{folder}/layer.json")["rows"] if row["graph"] == graph}
+    ours = rows[f"GOATConv {backend}"]
+    new = rows.get(f"GOATConv {backend}, new graph each call")
+    packed = "-"
+    if one := rows.get("packed nn.LSTM, one head"):
+        packed = f"{one['ms'] / rows[f'GOATConv {backend}, one head']['ms']:.0f} (one head)"
+    elif rows["packed nn.LSTM"]["ms"]:
+        packed = f"{rows['packed nn.LSTM']['ms'] / ours['ms']:.0f}"
+    return {
+        "device": device,
+        "graph": graph,
+        "GATConv (ms)": f"{rows['GATConv']['ms']:.1f}",
+        "GOATConv (ms)": f"{ours['ms']:.1f}",
+        "time, x GATConv": f"{ours['ms_ratio']:.2f}",
+        "on a new graph": f"{new['ms_ratio']:.2f}" if new else "-",
+        "memory, x GATConv": "-" if graph.startswith("100 nodes") else f"{ours['mb_ratio']:.2f}",
+        "packed `nn.LSTM`, x GOATConv": packed,
+    }
+
+
+@pytest.mark.parametrize(("page", "lines"), [("README.md", 4), ("docs/performance.md", 8)])
+def test_the_table_of_the_layer(page: str, lines: int) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8").splitlines()
+    heading, *table = [line.strip("| ").split(" | ") for line in text if re.match(r"\| (device|H200|CPU)", line)]
+    assert len(table) == lines
+    for line in table:
+        cells = measured(line[0], line[1])
+        assert line == [cells[name] for name in heading]
+
+
+def test_the_page_on_performance() -> None:
+    growth = {device: read(f"{FOLDERS[device][0]}/growth.json")["edges"] for device in ("H200", "CPU, 2 threads")}
+    times = {device: edges[-1]["ns_per_edge"] / edges[0]["ns_per_edge"] for device, edges in growth.items()}
+    assert times["H200"] == pytest.approx(1, abs=0.02)  # "the same as at one million"
+    arxiv, wide = "2026-11-15-h200-scale/scale-arxiv.json", "hidden 64 (8 heads of 8)"
+    default, paper = (
+        row_of(arxiv, network=f"{name}, GATConv", width=wide)["ms"] for name in ("GOATConv", "GOATConv.paper")
+    )
+    rows = read("2026-11-15-h200-scale/scale-growth.json")["rows"]
+    per_edge = {row["heads"]: row["gigabytes"] * 1e9 / row["edges"] for row in rows}  # of the largest graph
+    loading = read("2026-11-15-h200-scale/scale-minibatch.json")["rows"]
+    waited = max(row["waited_for_loader"] for row in loading)
+    narrow, wide = (
+        [row["busy_by_profiler"] for row in loading if ("hidden 64" in row["network"]) is it] for it in (True, False)
+    )
+    assert all(0.4 < share < 0.6 for share in narrow)
+    assert min(wide) > 0.8
+    check_numbers(
+        "docs/performance.md",
+        [
+            f"rises by a factor of {times['CPU, 2 threads']:.2f}",
+            f"costs {default - paper:.1f} ms of {default:.1f} ms",
+            f"takes {per_edge[8] / 1e3:.1f} kB with eight heads of width 16 and {per_edge[1]:.0f} bytes with one",
+            f"about {141e3 / per_edge[8]:.0f} million edges (one head: {141e3 / per_edge[1]:.0f} million)",
+            f"for at most {100 * waited:.1f} % of the time",
+        ],
+    )
+    profile = (RESULTS / "2026-11-15-h200/profile-cora.md").read_text()
+    assert "| kernel launches by PyTorch | 72 | 91 |\n| kernel launches by Triton | 0 | 7 |" in profile  # 98 and 72
+
+
+def test_what_the_page_says_of_epochs() -> None:
+    assert all(row["times_step_and_evaluation"] <= 1.02 for row in read("2026-11-16-cpu-1-thread/epoch.json")["rows"])
+    assert all(row["times_step_and_evaluation"] < 1 for row in read("2026-11-15-h200/epoch.json")["rows"])
+
+
+@pytest.mark.parametrize(
+    "file", ["2026-11-15-h200/epoch", "2026-11-16-cpu-1-thread/epoch", "2026-11-15-h200-scale/scale-arxiv"]
+)
+def test_included_tables_show_the_values(file: str) -> None:
+    table = (RESULTS / f"{file}.md").read_text()
+    for row in read(f"{file}.json")["rows"]:
+        times = [f"{row['step_ms']:.2f}", f"{row['epoch_ms']:.2f}"] if "step_ms" in row else [f"{row['ms']:.4g}"]
+        assert any(all(f"| {cell} |" in line for cell in times) for line in table.splitlines())
+
+
+def test_the_page_on_mini_batches() -> None:
+    seeds = [row for row in read("2026-11-15-cpu-1-thread/sampling.json")["seeds"] if row["way"] == "compiled"]
+    arxiv, computers = (
+        next(row for row in seeds if row["graph"] == graph and row["fanout"] == [100, 15])
+        for graph in ("ogbn-arxiv", "Computers")
+    )
+    two = read("2026-11-15-cpu/sampling.json")
+    gain = {row["graph"]: row["times"] for row in two["processes"] if row["processes"] == 2}
+    assert all(row["waiting_percent"] < 1 for row in two["steps"])
+    check_numbers(
+        "docs/minibatches.md",
+        [
+            f"draws {round(arxiv['seeds_per_second'], -4):,.0f} seeds per second",
+            f"{arxiv['times']:.0f} times as many as a NumPy loop, and {computers['times']:.0f} times as many on",
+            f"on {gain['ogbn-arxiv']:.2f} times as many nodes per second as one on ogbn-arxiv",
+            f"and {gain['Computers']:.2f} times on Computers",
+            "for less than 1 % of the time",
+        ],
+    )
+    page = (ROOT / "docs/minibatches.md").read_text(encoding="utf-8")
+    rows = read("2026-11-15-h200-scale/minibatch.json")["rows"]
+    for full, mini in zip(rows[::2], rows[1::2], strict=True):
+        cells = [f"{100 * mean(row['accuracy']):.2f} ± {100 * stdev(row['accuracy']):.2f}" for row in (full, mini)]
+        points = [
+            100 * (accuracy - full["accuracy"][full["splits"].index(split)])
+            for split, accuracy in zip(mini["splits"], mini["accuracy"], strict=True)
+        ]
+        assert f"| {full['dataset']} | {' | '.join(cells)} | {mean(points):.2f} | {len(points)} |" in page
+
+
+def test_the_pages_on_reports_and_tables() -> None:
+    report, tables = (read(f"2026-11-15-cpu-1-thread/{name}.json")["rows"][0] for name in ("report", "tables"))
+    slowest = max(report["search, slowest (ms)"], report["head, slowest (ms)"])
+    check_numbers(
+        "docs/report.md",
+        [
+            "95 % confidence intervals",
+            "9.5 MB",
+            f"all {report['nodes']:,} nodes and the contributions of {report['contributions of']} takes "
+            f"{report['seconds']:.1f} s on one thread and {report['megabytes']:.1f} MB",
+            f"answers within {slowest:.0f} ms, also for the hub with {report['neighbours of the hub']:,} neighbours",
+        ],
+    )
+    check_numbers(
+        "docs/own-graph.md",
+        [
+            "A million edges between 100,000 nodes with eleven columns",
+            f"load in {tables['seconds']:.1f} s on one thread",
+        ],
+    )
+    assert (tables["edges"], tables["nodes"]) == (1_000_000, 100_000)
+
+
+def test_power_law_graphs_have_their_edges_and_hubs(tmp_path: Path) -> None:
+    ptr, step = power_law.pointers(1000, 20_000)
+    degree = np.diff(ptr)
+    hubs = np.arange(250) * step % 1000  # the first quarter of the ranks
+    assert len(set(hubs)) == 250
+    assert degree[hubs].sum() == round(20_000 * 0.25**0.4)
+    assert degree.max() == degree[0] == round(20_000 * 0.001**0.4)
+    one, two = (power_law.generate(tmp_path / name, 1000, 20_000, 4) for name in ("one", "two"))
+    assert np.array_equal(one.indices, two.indices)
+    assert np.corrcoef(np.bincount(one.indices, minlength=1000), degree)[0, 1] > 0.98
+
+
+def test_the_share_of_time_that_intervals_cover() -> None:
+    assert batches.covered([(0, 1), (3, 4)]) == 0.5
+    assert batches.covered([(2, 3), (0, 2), (1, 2)]) == 1.0
