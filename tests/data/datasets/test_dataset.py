@@ -15,7 +15,6 @@ from tests.data.datasets.test_raw import Trap
 from torch_goat.data.datasets import DATASETS, DataError, load
 from torch_goat.data.datasets.cache import Graph
 from torch_goat.data.datasets.dataset import Real, normalize_rows_
-from torch_goat.settings import SettingsError
 
 ROOT = Path(__file__).parents[3]
 
@@ -168,22 +167,6 @@ def test_every_pickle_has_a_digest() -> None:
         for file in dataset.raw if isinstance(dataset, Real) else ():
             assert bool(file.sha256) == file.path.startswith("Planetoid/")
             assert not file.sha256 or len(bytes.fromhex(file.sha256)) == 32
-
-
-@pytest.mark.parametrize(
-    ("split", "index", "message"),
-    [
-        ("geom_gcn", 0, "texas has no split 'geom_gcn'; did you mean 'geom-gcn'?"),
-        ("", 10, "index must be between 0 and 9 for the split 'geom-gcn' of texas, got 10."),
-        ("", -1, "index must be between 0 and 9 for the split 'geom-gcn' of texas, got -1."),
-        ("", "0", "index must be between 0 and 9 for the split 'geom-gcn' of texas, got '0'."),
-        ("", True, "index must be between 0 and 9 for the split 'geom-gcn' of texas, got True."),
-    ],
-)
-def test_splits_that_are_not_there(split: str, index: int, message: str) -> None:
-    with pytest.raises(SettingsError) as caught:
-        tiny.webkb().load(split, index)
-    assert str(caught.value) == message
 
 
 # In a process of its own, since it forks. One reader is killed while it parses, then four start together; each notes

@@ -10,57 +10,13 @@ import torch
 from torch_geometric.datasets import Amazon, Planetoid, WebKB
 from torch_geometric.utils import to_undirected
 
-from torch_goat.data.datasets import DATASETS, DataError, load
+from tests.data.datasets.test_registry import PUBLISHED
+from torch_goat.data.datasets import DATASETS, load
 
 FOLDER = Path(os.environ["TORCH_GOAT_DATA"]) if os.environ.get("TORCH_GOAT_DATA") else None
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="TORCH_GOAT_DATA names no folder with the real data")
 
-# Nodes, columns of edge_index, features, classes: as PyG and the data's authors document them.
-COUNTS = {
-    "cora": (2708, 10556, 1433, 7),
-    "citeseer": (3327, 9104, 3703, 6),
-    "pubmed": (19717, 88648, 500, 3),
-    "computers": (13752, 491722, 767, 10),
-    "photo": (7650, 238162, 745, 8),
-    "cs": (18333, 163788, 6805, 15),
-    "physics": (34493, 495924, 8415, 5),
-    "lastfm-asia": (7624, 2 * 27806, 128, 18),
-    "cornell": (183, 298, 1703, 5),
-    "texas": (183, 325, 1703, 5),
-    "wisconsin": (251, 515, 1703, 5),
-    "ogbn-arxiv": (169343, 2315598, 128, 40),
-    "arxiv-structure": (169343, 2315598, 4, 40),
-    "disease-nc": (1044, 2 * 1043, 1000, 2),
-    "disease-lp": (2665, 2 * 2664, 11, 2),
-    "cora-content": (2708, 10556, 1433, 7),
-}
-SIZES = {
-    ("cora", "public"): [140, 500, 1000],
-    ("cora", "tuned"): [140, 500, 1000],
-    ("cora", "per-class"): [140, 500, 1000],
-    ("citeseer", "public"): [120, 500, 1000],
-    ("citeseer", "paper"): [120, 500, 1000],
-    ("citeseer", "tuned"): [120, 500, 1000],
-    ("citeseer", "per-class"): [120, 500, 1000],
-    ("pubmed", "public"): [60, 500, 1000],
-    ("computers", "paper"): [9625, 1376, 2751],
-    ("computers", "tuned"): [8251, 2750, 2751],
-    ("photo", "paper"): [5354, 765, 1531],
-    ("photo", "tuned"): [4590, 1530, 1530],
-    ("cs", "paper"): [12832, 1834, 3667],
-    ("cs", "tuned"): [10999, 3666, 3668],
-    ("physics", "paper"): [24144, 3450, 6899],
-    ("physics", "tuned"): [20695, 6898, 6900],
-    ("lastfm-asia", "paper"): [4574, 1525, 1525],
-    ("cornell", "geom-gcn"): [87, 59, 37],
-    ("texas", "paper"): [87, 59, 37],
-    ("wisconsin", "geom-gcn"): [120, 80, 51],
-    ("ogbn-arxiv", "public"): [90941, 29799, 48603],
-    ("arxiv-structure", "public"): [90941, 29799, 48603],
-    ("disease-nc", "paper"): [312, 105, 627],
-    ("disease-lp", "paper"): [799, 267, 1599],
-    ("cora-content", "paper"): [140, 300, 1000],
-}
+SPLITS = [(name, split) for name, (*_, splits) in PUBLISHED.items() if name != "disease-sim" for split in splits]
 
 
 @pytest.fixture(autouse=True)
@@ -72,16 +28,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
     return FOLDER
 
 
-@pytest.mark.parametrize(("name", "split"), SIZES)
+@pytest.mark.parametrize(("name", "split"), SPLITS)
 def test_counts_and_split_sizes(name: str, split: str) -> None:
     if not DATASETS[name].available():
         pytest.skip(f"{name} is not in the data folder")
     data = load(name, split=split, index=DATASETS[name].splits[split] - 1)
-    assert (data.num_nodes, data.num_edges, data.num_features, data.num_classes) == COUNTS[name]
+    nodes, _, columns, features, classes, sizes = PUBLISHED[name]
+    assert (data.num_nodes, data.num_edges, data.num_features, data.num_classes) == (nodes, columns, features, classes)
     assert data.y.shape == (data.num_nodes,)
     assert torch.equal(data.y.unique(), torch.arange(data.num_classes))
     parts = [data.train_mask, data.val_mask, data.test_mask]
-    assert [int(part.sum()) for part in parts] == SIZES[name, split]
+    assert tuple(int(part.sum()) for part in parts) == sizes[split]
     assert not bool((parts[0] & parts[1] | parts[0] & parts[2] | parts[1] & parts[2]).any())
     assert data.is_undirected() == (name not in ("cornell", "texas", "wisconsin"))
 
@@ -141,26 +98,6 @@ def test_the_files_of_fixed_splits(folder: Path) -> None:
     data = load("photo", split="tuned")
     for key, part in (("train", "train"), ("valid", "val"), ("test", "test")):
         assert data[f"{part}_mask"].nonzero().view(-1).tolist() == sorted(arrays[key].tolist())
-
-
-@pytest.mark.parametrize(
-    ("name", "path"),
-    [
-        ("ogbn-arxiv", "ogbn_arxiv/raw/node-feat.csv.gz"),
-        ("lastfm-asia", "LastFMAsia/raw/lastfm_asia.npz"),
-        ("disease-nc", "Disease/disease_nc/disease_nc.feats.npz"),
-    ],
-)
-def test_without_its_features_a_graph_is_refused(name: str, path: str, folder: Path, monkeypatch) -> None:
-    if (folder / path).exists():
-        pytest.skip(f"{path} is in the data folder")
-
-    def unreachable(url: str, timeout: float) -> None:
-        raise OSError("no network")
-
-    monkeypatch.setattr("urllib.request.urlopen", unreachable)
-    with pytest.raises(DataError, match=f"{name} needs {path} \\(.*features.*save it as {folder / path}"):
-        load(name)
 
 
 def test_what_is_known_of_graphs_whose_features_are_not_there(folder: Path) -> None:

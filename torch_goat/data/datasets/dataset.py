@@ -22,29 +22,17 @@ FORMAT = 1  # of cached graphs; increase it to invalidate all caches
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset(ABC):
-    """The metadata of a dataset.
-
-    Args:
-        name: Its name in the registry.
-        nodes: The number of nodes.
-        edges: The number of edges as the authors count them; the expected number for random graphs.
-        features: The number of features per node.
-        classes: The number of classes; 0 for regression.
-        protocols: The split protocols by name; the first is the default.
-        edge_columns: The number of columns of ``edge_index`` if it differs, e.g. because it holds both directions.
-        note: What a user should know.
-        elsewhere: Protocols that are defined on another dataset, with its name.
-    """
+    """The metadata of a dataset."""
 
     name: str
     nodes: int
-    edges: int
+    edges: int  # as the authors count them; the expected number for random graphs
     features: int
-    classes: int
-    protocols: Mapping[str, Split]
-    edge_columns: int = 0
-    note: str = ""
-    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    classes: int  # 0 for regression
+    protocols: Mapping[str, Split]  # by name; the first is the default
+    edge_columns: int = 0  # of edge_index if different from edges, e.g. because it holds both directions
+    note: str = ""  # what a user should know
+    elsewhere: Mapping[str, str] = field(default_factory=dict)  # protocols of another dataset, with its name
 
     @property
     def task(self) -> Literal["classification", "regression"]:
@@ -98,13 +86,9 @@ class Dataset(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class Generated(Dataset):
-    """A randomly generated dataset, determined by the index.
+    """A randomly generated dataset, determined by the index."""
 
-    Args:
-        make: Returns the graph of an index, with its masks.
-    """
-
-    make: Callable[[int], Data]
+    make: Callable[[int], Data]  # returns the graph of an index, with its masks
 
     def _load(self, split: str, index: int, data_dir: str | Path | None, normalized: bool) -> Data:
         return self.make(index)
@@ -112,15 +96,10 @@ class Generated(Dataset):
 
 @dataclass(frozen=True, kw_only=True)
 class Real(Dataset):
-    """A dataset that is parsed from raw files once, then read from the cache.
-
-    Args:
-        raw: The raw files.
-        read: Parses a folder that contains these files.
-    """
+    """A dataset that is parsed from raw files once, then read from the cache."""
 
     raw: tuple[RawFile, ...]
-    read: Reader
+    read: Reader  # parses a folder with the raw files
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -51,6 +51,8 @@ class NeighborhoodTask(ABC):
     informative: int = 2
     centers: int = 300
     graph: Literal["random", "tree"] = "random"
+    num_values: ClassVar[int] = 2
+    num_rules: ClassVar[int] = len(RULES)
 
     def __post_init__(self) -> None:
         if self.informative < 2:
@@ -59,14 +61,6 @@ class NeighborhoodTask(ABC):
             raise ValueError(f"centers must be at least 10, got {self.centers}.")
         if self.graph not in ("random", "tree"):
             raise ValueError(f"graph must be 'random' or 'tree', got {self.graph!r}.")
-
-    @property
-    def num_values(self) -> int:
-        return 2
-
-    @property
-    def num_rules(self) -> int:
-        return len(RULES)
 
     @property
     def num_features(self) -> int:
@@ -114,11 +108,8 @@ class NeighborhoodTask(ABC):
 
     @staticmethod
     def groups(data: Data) -> Tensor:
-        """The group of each edge ``[E]`` of a graph from :meth:`make`, for
-        :func:`torch_goat.experiments.information.estimate`.
-
-        0 from the first informative neighbour to its centre, 1 from another informative neighbour, otherwise -1.
-        """
+        """The groups of edges ``[E]`` for :func:`torch_goat.experiments.information.estimate`: 0 from the first
+        informative neighbour to its centre, 1 from another informative neighbour, otherwise -1."""
         source, target = data.role[data.edge_index]
         return torch.where((target == 0) & (source > 0), (source > 1).long(), -1)
 
@@ -237,6 +228,7 @@ class CountDistinct(NeighborhoodTask):
 
     informative: int = 3
     values: int = 3
+    num_rules: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -244,12 +236,8 @@ class CountDistinct(NeighborhoodTask):
             raise ValueError(f"values must be at least 2, got {self.values}.")
 
     @property
-    def num_values(self) -> int:
+    def num_values(self) -> int:  # type: ignore[override]
         return self.values
-
-    @property
-    def num_rules(self) -> int:
-        return 0
 
     def outcomes(self) -> Iterator[Outcome]:
         for drawn in product(range(self.values), repeat=self.informative):

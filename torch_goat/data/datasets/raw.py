@@ -2,16 +2,16 @@
 
 import gzip
 import hashlib
-import io
 import os
 import tempfile
 import urllib.request
-import zipfile
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
+from io import BytesIO
 from pathlib import Path
+from zipfile import BadZipFile, ZipFile
 
 import numpy as np
 
@@ -23,23 +23,14 @@ TIMEOUT = 30  # seconds without a response
 
 @dataclass(frozen=True)
 class RawFile:
-    """A file that a dataset is read from.
+    """A file that a dataset is read from."""
 
-    Args:
-        path: Its path in the data folder.
-        url: Its download address.
-        holds: A description of its content, for errors.
-        sha256: The digest of the published file; required for pickles, which could execute code.
-        lines: The number of lines of a text file, each terminated, to detect truncation.
-        member: Its name in the zip archive at ``url``; empty if ``url`` is the file itself.
-    """
-
-    path: str
+    path: str  # in the data folder
     url: str
-    holds: str
-    sha256: str = ""
-    lines: int = 0
-    member: str = ""
+    holds: str  # a description of its content, for errors
+    sha256: str = ""  # of the published file; required for pickles, which could execute code
+    lines: int = 0  # of a text file, each terminated, to detect truncation
+    member: str = ""  # its name in the zip archive at url; empty if url is the file itself
 
 
 def data_folder(data_dir: str | Path | None) -> Path | None:
@@ -101,7 +92,7 @@ def check_whole(file: RawFile, path: Path, named: Path | str) -> None:
                     pass
         elif file.lines and (lines := path.read_bytes().count(b"\n")) != file.lines:
             raise ValueError(f"it has {lines} lines instead of {file.lines}")
-    except (ValueError, TypeError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, TypeError, EOFError, OSError, BadZipFile, zlib.error) as error:
         raise DataError(f"{named} is damaged or truncated ({error}); replace it with {file.url}.") from error
 
 
@@ -124,17 +115,12 @@ def _download(name: str, files: list[RawFile], folder: Path | None) -> None:
     for file in files:
         with tempfile.TemporaryDirectory(dir=target, prefix=".part-") as part:
             arrived = Path(part) / Path(file.path).name
-            arrived.write_bytes(_member(content, file) if file.member else content)
+            try:
+                arrived.write_bytes(ZipFile(BytesIO(content)).read(file.member) if file.member else content)
+            except (BadZipFile, KeyError, zlib.error) as error:
+                raise DataError(f"{url} is damaged or lacks {file.member} ({error}); try again later.") from error
             named = f"the download of {file.path}"
             published_digest(file, arrived, named)
             check_whole(file, arrived, named)
             (target / file.path).parent.mkdir(parents=True, exist_ok=True)
             os.replace(arrived, target / file.path)
-
-
-def _member(archive: bytes, file: RawFile) -> bytes:
-    try:
-        with zipfile.ZipFile(io.BytesIO(archive)) as members:
-            return members.read(file.member)
-    except (zipfile.BadZipFile, KeyError, zlib.error) as error:
-        raise DataError(f"{file.url} is damaged or lacks {file.member} ({error}); try again later.") from error

@@ -23,21 +23,13 @@ Draw = Callable[[Graph, int, list[Path]], Parts]
 
 @dataclass(frozen=True)
 class Split:
-    """A split protocol of a dataset.
+    """A split protocol of a dataset."""
 
-    Args:
-        sizes: The numbers of nodes for training, validation and testing.
-        count: The number of splits, or of generated graphs with their splits.
-        draw: Computes a split; ``None`` for generated graphs, which come with their split.
-        files: Raw files that only this protocol needs.
-        row_normalized: Whether the features of each node are divided by their sum.
-    """
-
-    sizes: Sizes
-    count: int = 1
-    draw: Draw | None = None
-    files: tuple[RawFile, ...] = ()
-    row_normalized: bool = False
+    sizes: Sizes  # of the training, validation and test set
+    count: int = 1  # of splits, or of generated graphs with their splits
+    draw: Draw | None = None  # None for generated graphs, which come with their split
+    files: tuple[RawFile, ...] = ()  # raw files that only this protocol needs
+    row_normalized: bool = False  # whether the features of each node are divided by their sum
 
 
 def masks(parts: Parts, num_nodes: int) -> dict[str, Tensor]:

@@ -17,11 +17,6 @@ def top2(seed: int = 0, num_nodes: int = 1000, edge_probability: float = 0.01) -
     1, 4, 1). A node's value is :math:`\phi(a, b) = \sqrt{e^a + e^b}` of the two largest distinct features within two
     hops, those at distance 2 scaled by 0.8; its class is whether its value exceeds the median. 60/20/20 percent of the
     nodes are for training, validation and testing.
-
-    Args:
-        seed: The seed of the graph, the features and the split.
-        num_nodes: The number of nodes.
-        edge_probability: The probability of each edge.
     """
     generator = Generator().manual_seed(seed)
     adjacent = erdos_renyi(num_nodes, edge_probability, generator)  # [N, N]
@@ -36,11 +31,6 @@ def betweenness(seed: int = 0, num_nodes: int = 100, edge_probability: float = 0
     """The betweenness centrality of every node of an Erdős–Rényi graph (section 5.2), scaled to [0, 1].
 
     The features are the identity matrix; 60/20/20 percent of the nodes are for training, validation and testing.
-
-    Args:
-        seed: The seed of the graph and the split.
-        num_nodes: The number of nodes.
-        edge_probability: The probability of each edge.
     """
     return _structure(betweenness_value, seed, num_nodes, edge_probability)
 
@@ -58,11 +48,6 @@ def disease_sim(seed: int = 0, num_nodes: int = 1044, num_features: int = 10) ->
     certainly catches the disease from an infected neighbour in one step, below it rarely does. The features are noisy
     measurements of the susceptibility: they show which nodes are safe, but not which were reached. Results on this
     graph are not comparable with results on Disease.
-
-    Args:
-        seed: The seed of the tree, the epidemic, the features and the split.
-        num_nodes: The number of nodes, at least 10.
-        num_features: The number of measurements per node.
     """
     if num_nodes < 10:
         raise ValueError(f"num_nodes must be at least 10, got {num_nodes}.")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_goat.data.loader.csc import CHUNK, CSC
+from torch_goat.data.loader.csc import CHUNK, CSC, spans
 from torch_goat.nn.ordering import Ordering
 
 
@@ -92,9 +92,7 @@ class Blocks:
         heads, total = ordering.heads, int(size.sum())
         token = ptr[:-1].repeat_interleave(size).repeat(heads, 1)  # [K, total], of the nodes that are only read
         source = torch.arange(size.numel()).repeat_interleave(size).repeat(heads, 1)
-        inner = _within(length)
-        here = begin[block.own].repeat_interleave(length) + inner
-        there = ordering.ptr[block.nodes].repeat_interleave(length) + inner
+        here, there = spans(begin[block.own], length), spans(ordering.ptr[block.nodes], length)
         token[:, here] = ordering.token[:, there] + (ptr[block.own] - start).repeat_interleave(length)
         source[:, here] = torch.searchsorted(block.n_id, ordering.source[:, there])
         empty = torch.zeros(heads, total)
@@ -115,7 +113,7 @@ class Blocks:
             ptr, start = self._starts(block, closed)
         else:
             ptr, start = ordering.ptr, selected + length.cumsum(0) - length
-        here = ordering.ptr[block.own].repeat_interleave(length) + _within(length)
+        here = spans(ordering.ptr[block.own], length)
         shift = (start - ptr[block.own]).repeat_interleave(length)
         token, source = ordering.token[:, here] + shift, block.n_id[ordering.source[:, here]]
         return length, token, source, ordering.score[:, here], ordering.weight[:, here]
@@ -126,8 +124,3 @@ class Blocks:
         size = torch.full_like(block.n_id, int(closed))
         size[block.own] = (self.degree if closed else self.csc.ptr.diff())[block.nodes]
         return torch.cat([size.new_zeros(1), size.cumsum(0)]), begin[block.nodes]
-
-
-def _within(length: Tensor) -> Tensor:
-    """The position of each element within its segment."""
-    return torch.arange(int(length.sum())) - (length.cumsum(0) - length).repeat_interleave(length)

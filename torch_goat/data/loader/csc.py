@@ -54,12 +54,17 @@ class CSC(NamedTuple):
         """The positions of all edges into some nodes, node by node ``[e]``, and the in-degree of each ``[n]``."""
         first = self.ptr[nodes]
         count = self.ptr[nodes + 1] - first
-        place = (first - count.cumsum(0) + count).repeat_interleave(count)
-        return place + torch.arange(place.numel()), count
+        return spans(first, count), count
 
     def edge_index(self) -> Tensor:
         """The edges as ``[2, E]``, sorted by target, in memory."""
         return torch.stack([self.source.long(), torch.repeat_interleave(self.ptr.diff())])
+
+
+def spans(first: Tensor, count: Tensor) -> Tensor:
+    """Concatenates the ranges ``first[i] .. first[i] + count[i] - 1``."""
+    shift = (first - count.cumsum(0) + count).repeat_interleave(count)
+    return shift + torch.arange(shift.numel())
 
 
 def edges_of(data: Data) -> Tensor:

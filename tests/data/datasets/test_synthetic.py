@@ -1,0 +1,204 @@
+import math
+
+import networkx as nx
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+from torch_goat.data.datasets import betweenness, disease_sim, effective_size, top2
+from torch_goat.data.datasets.synthetic import (
+    betweenness_value,
+    effective_size_value,
+    epidemic,
+    erdos_renyi,
+    random_tree,
+    scaled,
+    top2_value,
+)
+
+
+def adjacency(num_nodes: int, edges: list[tuple[int, int]]) -> Tensor:
+    adjacent = torch.zeros(num_nodes, num_nodes, dtype=torch.bool)
+    for a, b in edges:
+        adjacent[a, b] = adjacent[b, a] = True
+    return adjacent
+
+
+def networkx(num_nodes: int, edges: Tensor) -> nx.Graph:
+    graph = nx.Graph()
+    graph.add_nodes_from(range(num_nodes))
+    graph.add_edges_from(edges.tolist())
+    return graph
+
+
+def check_random_graph(data: Data, num_nodes: int, edges: float, deviation: float) -> None:
+    """An undirected graph without loops, with about the expected number of edges and a 60/20/20 split."""
+    assert data.num_nodes == num_nodes
+    assert data.is_undirected()
+    assert not data.has_self_loops()
+    assert abs(data.num_edges / 2 - edges) < 5 * deviation
+    parts = torch.stack([data.train_mask, data.val_mask, data.test_mask])
+    assert parts.sum(dim=1).tolist() == [num_nodes * 6 // 10, num_nodes // 5, num_nodes // 5]
+    assert parts.sum(dim=0).tolist() == [1] * num_nodes
+
+
+def test_top2_of_six_nodes_by_hand() -> None:
+    # 0 - 1 - 2 - 3, 1 - 4, and 5 alone. Features:
+    feature = torch.tensor([5.0, 1.0, 2.0, 10.0, 2.0, 7.0])
+    largest = [
+        (1.6, 1.0),  # 0: its neighbour 1 has 1; at distance 2, nodes 2 and 4 have 0.8 * 2, which counts once
+        (8.0, 5.0),  # 1: 5, 2, 2; at distance 2, node 3 has 8
+        (10.0, 4.0),  # 2: 1, 10; at distance 2, nodes 0 and 4 have 4 and 1.6
+        (2.0, 0.8),  # 3: 2; at distance 2, node 1 has 0.8
+        (4.0, 1.6),  # 4: 1; at distance 2, nodes 0 and 2 have 4 and 1.6
+    ]
+    value = top2_value(feature, adjacency(6, [(0, 1), (1, 2), (2, 3), (1, 4)]))
+    for node, (a, b) in enumerate(largest):
+        assert float(value[node]) == pytest.approx(math.sqrt(math.exp(a) + math.exp(b)), rel=1e-5)
+    assert value[5] == 0  # no neighbours
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_labels_of_top2_agree_with_a_search_by_networkx(seed: int) -> None:
+    data = top2(seed, num_nodes=120, edge_probability=0.03)
+    graph = networkx(120, data.edge_index.t())
+    values = []
+    for node in range(120):
+        near = nx.single_source_shortest_path_length(graph, node, cutoff=2)
+        features = {float(data.x[j]) * (0.8 if hops == 2 else 1) for j, hops in near.items() if j != node}
+        a, b = (sorted(features, reverse=True) + [-math.inf] * 2)[:2]
+        values.append(math.sqrt(math.exp(a) + math.exp(b)))
+    threshold = sorted(values)[59]
+    assert data.y.tolist() == [int(value > threshold) for value in values]
+
+
+def test_top2_is_the_task_of_the_paper() -> None:
+    data = top2(3)
+    check_random_graph(data, 1000, 4995, 70)  # 499500 pairs at 1 %
+    assert abs(int(data.y.sum()) - 500) <= 10  # neighbours share their two largest, so that values tie at the median
+    # Mean 4/3; variance (1 + 16 + 1) / 3 + 2/9, so that the mean of 1000 has a standard deviation of 0.079.
+    assert abs(float(data.x.mean()) - 4 / 3) < 5 * 0.079
+    assert torch.equal(top2(3).x, data.x)
+    assert not torch.equal(top2(4).x, data.x)
+
+
+def test_betweenness_of_six_nodes_by_hand() -> None:
+    # A square 0 - 1 - 2 - 3 - 0 with 4 attached to 3, and 5 alone.
+    value = betweenness_value(adjacency(6, [(0, 1), (1, 2), (2, 3), (3, 0), (3, 4)]))
+    # Half of the paths from 0 to 2 pass through 1 and half through 3, from 1 to 3 half through 0 and half through 2;
+    # all paths from 0, 1 and 2 to 4 pass through 3, and those from 1 half through 0 and half through 2 before.
+    assert value.tolist() == [1.0, 0.5, 1.0, 3.5, 0.0, 0.0]
+    assert scaled(value).tolist() == pytest.approx([1 / 3.5, 0.5 / 3.5, 1 / 3.5, 1, 0, 0])
+    assert scaled(torch.tensor([2.0, 2.0])).tolist() == [0, 0]
+
+
+def test_effective_size_of_six_nodes_by_hand() -> None:
+    # A triangle 0, 1, 2 with the tail 2 - 3 - 4, and 5 alone.
+    value = effective_size_value(adjacency(6, [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4)]))
+    # 0 and 1 have two neighbours with an edge: 2 - 2 * 1 / 2; of the three of node 2, two have one: 3 - 2 * 1 / 3.
+    assert value.tolist() == pytest.approx([1, 1, 3 - 2 / 3, 2, 1, 0])
+
+
+# The sparse graphs are disconnected and have isolated nodes; the grid has very many shortest paths.
+GRAPHS = {
+    "dense": erdos_renyi(60, 0.2, torch.Generator().manual_seed(0)),
+    "sparse": erdos_renyi(80, 0.02, torch.Generator().manual_seed(1)),
+    "empty": erdos_renyi(5, 0.0, torch.Generator().manual_seed(2)),
+    "complete": erdos_renyi(7, 1.0, torch.Generator().manual_seed(3)),
+    "grid": torch.from_numpy(nx.to_numpy_array(nx.grid_2d_graph(9, 9)) > 0),
+    "path": torch.from_numpy(nx.to_numpy_array(nx.path_graph(40)) > 0),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_structural_properties_agree_with_networkx(name: str) -> None:
+    adjacent = GRAPHS[name]
+    graph = networkx(len(adjacent), adjacent.nonzero())
+    expected = nx.betweenness_centrality(graph, normalized=False)
+    assert betweenness_value(adjacent).tolist() == pytest.approx([expected[node] for node in graph], rel=1e-9, abs=1e-9)
+    expected = nx.effective_size(graph)
+    sizes = [expected[node] if graph.degree(node) else 0 for node in graph]  # NetworkX returns NaN for isolated nodes
+    assert effective_size_value(adjacent).tolist() == pytest.approx(sizes, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "measure"), [(betweenness, nx.betweenness_centrality), (effective_size, nx.effective_size)]
+)
+def test_structural_tasks_are_those_of_the_paper(make, measure) -> None:
+    data = make(4)
+    check_random_graph(data, 100, 445.5, 20.2)  # 4950 pairs at 9 %
+    assert torch.equal(data.x, torch.eye(100))
+    measured = measure(nx.Graph(data.edge_index.t().tolist()))
+    value = torch.tensor([measured[node] for node in range(100)])
+    assert data.y.dtype == torch.float
+    assert torch.allclose(data.y, (value - value.min()) / (value.max() - value.min()), atol=1e-5)
+    assert torch.equal(make(4).edge_index, data.edge_index)
+    assert not torch.equal(make(5).y, data.y)
+
+
+@pytest.mark.parametrize("change", [{"num_nodes": 0}, {"edge_probability": 1.5}, {"edge_probability": math.nan}])
+def test_impossible_graphs_are_refused(change: dict[str, float]) -> None:
+    (name,) = change
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        top2(**change)  # type: ignore[arg-type]
+
+
+def test_the_tree_grows_level_by_level() -> None:
+    graph = nx.Graph(random_tree(200, torch.Generator().manual_seed(0)).t().tolist())
+    assert nx.is_tree(graph)
+    assert len(graph) == 200
+    depth = nx.single_source_shortest_path_length(graph, 0)
+    assert [depth[node] for node in range(200)] == sorted(depth.values())
+    children = [graph.degree(node) - (node > 0) for node in range(200)]
+    leaves = children.index(next(count for count in children if count < 2))
+    assert {2, 3, 4, 5, 6} == set(children[:leaves])
+    assert sum(children[leaves + 1 :]) == 0  # only the last parent may lack children
+
+
+def test_certain_and_impossible_infections() -> None:
+    edge_index = random_tree(50, torch.Generator().manual_seed(0))
+    start = torch.arange(50) == 0
+    generator = torch.Generator().manual_seed(1)
+    assert epidemic(edge_index, torch.ones(50), start, generator).all()
+    assert torch.equal(epidemic(edge_index, torch.zeros(50), start, generator), start)
+
+
+def test_how_often_a_neighbour_is_infected() -> None:
+    # 4000 pairs with one infected node each. It stays infected for k steps with probability 2^-k, and in every step the
+    # other node escapes with probability 1/2: it escapes altogether with the sum of 4^-k, which is 1/3.
+    edge_index = to_undirected(torch.arange(8000).view(4000, 2).t())
+    start = torch.arange(8000) % 2 == 0
+    ever = epidemic(edge_index, torch.full((8000,), 0.5), start, torch.Generator().manual_seed(0))
+    assert ever[start].all()
+    assert float(ever[~start].float().mean()) == pytest.approx(2 / 3, abs=5 * (2 / 9 / 4000) ** 0.5)
+
+
+def test_two_infected_neighbours_infect_twice_as_hard() -> None:
+    # As above, with two infected neighbours that recover after one step: the node escapes with probability 1/4.
+    node = torch.arange(4000)
+    edge_index = to_undirected(torch.stack([torch.cat([node, node + 4000]), torch.cat([node + 8000, node + 8000])]))
+    start = torch.arange(12000) < 8000
+    ever = epidemic(edge_index, torch.full((12000,), 0.5), start, torch.Generator().manual_seed(0), recovery=1.0)
+    assert float(ever[8000:].float().mean()) == pytest.approx(3 / 4, abs=5 * (3 / 16 / 4000) ** 0.5)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_disease_sim_looks_like_disease(seed: int) -> None:
+    data = disease_sim(seed)
+    assert data.x.shape == (1044, 10)
+    assert data.num_edges == 2 * 1043
+    assert 0.1 <= float(data.y.float().mean()) <= 0.5
+    parent = data.edge_index[1, data.edge_index[0] > data.edge_index[1]]
+    assert bool((data.y[1:] <= data.y[parent]).all())  # only the parent can infect a node
+    caught = data.y[parent] == 1
+    readings = data.x[1:].mean(dim=1)[caught]
+    assert readings[data.y[1:][caught] == 1].mean() > readings[data.y[1:][caught] == 0].mean() + 1
+    assert [int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test")] == [312, 105, 627]
+    assert torch.equal(disease_sim(seed).x, data.x)
+
+
+def test_disease_sim_needs_ten_nodes() -> None:
+    with pytest.raises(ValueError, match="num_nodes must be at least 10, got 3"):
+        disease_sim(num_nodes=3)
