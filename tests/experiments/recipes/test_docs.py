@@ -4,7 +4,7 @@ from pathlib import Path
 from tests.experiments.recipes.recipes import write
 from torch_goat.experiments.recipes import RECIPES, read_recipe
 
-PAGE = (Path(__file__).parents[3] / "docs/recipes.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs/experiments.md").read_text(encoding="utf-8")
 
 
 def test_the_page_lists_every_recipe_with_its_size() -> None:
