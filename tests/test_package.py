@@ -1,3 +1,5 @@
+"""The layout of the package, and the names and entry points that must stay."""
+
 import ast
 import subprocess
 import sys
@@ -9,11 +11,8 @@ import pytest
 import torch_goat
 
 PACKAGE = Path(torch_goat.__file__).parent
-# The data's way. A part imports from parts to its left, and from nowhere else in the package.
-LINE = ["files", "settings", "ops", "nn", "data", "experiments", "app"]
-
-
-MOVED = {"stores", "tables", "training"}  # entry points that keep their old address
+LAYERS = ["files", "settings", "ops", "nn", "data", "experiments", "app"]  # each imports only from those before it
+OLD_ADDRESSES = {"stores", "tables", "training"}
 
 
 def imported(file: Path) -> set[str]:
@@ -27,17 +26,26 @@ def imported(file: Path) -> set[str]:
     return {name.split(".")[1] for name in names if name.startswith("torch_goat.")}
 
 
-@pytest.mark.parametrize("part", LINE)
-def test_imports_go_leftwards(part: str) -> None:
+@pytest.mark.parametrize("part", LAYERS)
+def test_imports_go_downwards(part: str) -> None:
     files = sorted((PACKAGE / part).rglob("*.py")) or [PACKAGE / f"{part}.py"]
     for file in files:
-        right = imported(file) & set(LINE[LINE.index(part) + 1 :])
-        assert not right, f"{file.name} imports {right}, which come after {part}"
+        above = imported(file) & set(LAYERS[LAYERS.index(part) + 1 :])
+        assert not above, f"{file.name} imports {above}, which are above {part}"
 
 
-def test_every_part_stands_on_the_line() -> None:
+def test_every_part_has_a_layer() -> None:
     parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert parts - {"__init__", "__main__", "_version", "__pycache__"} - MOVED == set(LINE)
+    assert parts - {"__init__", "__main__", "_version", "__pycache__"} - OLD_ADDRESSES == set(LAYERS)
+    assert not [path for path in PACKAGE.rglob("*.py") if path.stem in ("utils", "helpers", "misc")]
+
+
+def test_every_package_has_a_docstring_of_one_sentence() -> None:
+    for file in PACKAGE.rglob("__init__.py"):
+        docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
+        sentence = docstring.split("\n\n")[0]
+        assert sentence.endswith("."), f"{file} needs a docstring"
+        assert ". " not in sentence, f"the docstring of {file} has more than one sentence"
 
 
 def test_import_stays_light() -> None:
@@ -50,14 +58,20 @@ def test_import_stays_light() -> None:
     assert result.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("name", ["torch_goat", "torch_goat.data"])
+@pytest.mark.parametrize("name", ["torch_goat", "torch_goat.data", "torch_goat.experiments"])
 def test_names_that_are_imported_late_are_listed(name: str) -> None:
     module = import_module(name)
     assert set(module.__all__) <= set(dir(module))
     assert all(hasattr(module, exported) for exported in module.__all__)
 
 
-def test_the_stores_are_an_example() -> None:
+@pytest.mark.parametrize("package", ["training", "tables"])
+def test_the_workers_have_their_old_addresses(package: str) -> None:
+    worker = import_module(f"torch_goat.{package}.worker")
+    assert worker.main is import_module(f"torch_goat.experiments.{package}.worker").main
+
+
+def test_the_stores_name_their_new_place() -> None:
     with pytest.raises(ImportError, match="examples/postgres/postgres_store"):
         import_module("torch_goat.stores")
     assert (PACKAGE.parent / "examples/postgres/postgres_store/__init__.py").is_file()

@@ -1,4 +1,4 @@
-"""The command ``goat``. Nothing in the library imports from here."""
+"""The ``goat`` command."""
 
 import sys
 
