@@ -1,4 +1,4 @@
-"""The search for hyperparameters. ``tune`` runs one and needs Optuna; the rest does not."""
+"""Hyperparameter search with Optuna, which only ``tune`` imports."""
 
 from torch_goat.experiments.search.defaults import own_starting_point, starting_point
 from torch_goat.experiments.search.search import Search, fingerprint
