@@ -1,12 +1,11 @@
-# make demo   train GOAT, GAT and GraphSAGE-LSTM on a small graph and compare them
-# make test   all tests, lint and type check
-# make browser  the report's page in headless Chromium, installed with apt where it is missing
-# make postgres  the PostgreSQL example and shared searches, on a server that is installed with apt if missing
-# make fuzz   ten minutes of made-up tables, which must be read or refused with a sentence
-# make docs   the documentation with the API reference, in build/docs
-# make bench  the layer's time and memory beside GATConv's, an epoch's beside the bare step's, the sampler's beside a
-#             loop's, in build/bench
-# All of them set up .venv first, once.
+# make demo      train GOAT, GAT and GraphSAGE-LSTM on a small graph and compare them
+# make test      all tests, lint and type checks
+# make browser   tests of the report in headless Chromium, which is installed with apt if missing
+# make postgres  tests of the PostgreSQL example and of shared searches; the server is installed with apt if missing
+# make fuzz      ten minutes of random tables, which must be read or rejected with an error message
+# make docs      the documentation with the API reference, in build/docs
+# make bench     time and memory of the layer, of a training epoch and of the sampler, in build/bench
+# Each target creates .venv on first use.
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -37,14 +36,14 @@ lint: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# Without a browser, and without the right to install one, the tests are skipped and say why.
+# If Chromium is missing and cannot be installed, the tests are skipped with a reason.
 browser: .venv/test
 	@$(MAKE) --no-print-directory .venv/browser || echo "Playwright cannot be installed here."
 	@command -v chromium > /dev/null || timeout 300 sh -c 'apt-get update -q && apt-get install -q -y chromium' \
 		|| echo "Chromium cannot be installed here."
 	$(BIN)/pytest -m browser tests/report
 
-# Without a server, and without the right to install one, the tests are skipped and say why. They start one of their own.
+# If PostgreSQL is missing and cannot be installed, the tests are skipped with a reason. They start their own server.
 postgres: .venv/test,postgres
 	@ls /usr/lib/postgresql/*/bin/initdb > /dev/null 2>&1 || command -v initdb > /dev/null \
 		|| { apt-get update -q && apt-get install -q -y postgresql; } \
@@ -54,7 +53,7 @@ postgres: .venv/test,postgres
 fuzz: .venv/test
 	$(BIN)/python -m tests.data.tables.fuzz --minutes 10
 
-# -E reads every page again: a page that an earlier build left unread would hide what has become wrong in the code.
+# -E reads every page again: otherwise pages of an earlier build would hide errors in changed docstrings.
 docs: .venv/docs
 	$(BIN)/sphinx-build -q -E -W --keep-going -b html docs build/docs
 	@echo "Open build/docs/index.html"

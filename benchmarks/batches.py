@@ -1,8 +1,8 @@
-"""Training on sampled batches of a memory-mapped graph: its speed, its memory, and how busy the GPU is.
+"""Training on sampled batches of a memory-mapped graph: speed, memory and GPU utilisation.
 
-The share of the time in which the GPU works is told in three ways, from lenient to strict: the time between the first
-and the last kernel of each step, on the GPU's own clock; the time that the same steps take on batches that are on the
-GPU already; and the time in which a kernel runs, from the profiler, over some more steps.
+Utilisation is measured in three ways, from lenient to strict: the time between the first and the last kernel of each
+step on the GPU's clock; the time of the same steps on batches that are already on the GPU; and the time in which a
+kernel runs, from the profiler.
 """
 
 import os

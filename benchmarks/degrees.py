@@ -1,9 +1,9 @@
-"""What the degrees alone tell of the structural tasks of Table 1.
+"""How much of the structural targets of Table 1 the degrees explain.
 
     python benchmarks/degrees.py --out results/structure
 
-Fits the targets by least squares on the training nodes of the table's ten graphs, from a few counts that layers could
-learn, and measures the error on the test nodes. Writes ``degrees.json`` and ``degrees.md``; trains no network.
+Fits the targets by least squares on the training nodes of the table's ten graphs, from counts that layers could learn,
+and measures the error on the test nodes. Writes ``degrees.json`` and ``degrees.md``; trains no network.
 """
 
 import argparse

@@ -1,12 +1,11 @@
-"""The time of a training epoch as a multiple of the work that it cannot do without.
+"""The time of a training epoch relative to plain PyTorch.
 
     python benchmarks/epoch.py --threads 1 --out build/bench
 
-The bare step is forward, backward and Adam's step, written out in plain PyTorch; the bare epoch adds the forward pass
-without dropout that validation in every epoch takes. An epoch of ours is what ``training`` does: Fabric,
-evaluation of all splits, early stopping, keeping of the best weights, an observer; on a GPU recorded as a CUDA graph.
-All three do the same on the same weights and take turns, so that a machine that is busy for a while slows them alike.
-Writes ``epoch.json`` and ``epoch.md`` into ``--out``.
+Compares an epoch of :mod:`torch_goat.experiments.training` (Fabric, evaluation of all splits, early stopping, best
+weights; recorded as a CUDA graph on a GPU) with a plain step (forward, backward, Adam) and with a plain step plus one
+forward pass for validation. The three take turns, so that other load on the machine affects them equally. Writes
+``epoch.json`` and ``epoch.md`` into ``--out``.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The graphs of the benchmarks: real edges where the data directory has them, else random ones of the same size."""
+"""The graphs of the benchmarks: real edges if the data directory has them, otherwise random ones of the same size."""
 
 import os
 from pathlib import Path

@@ -2,8 +2,8 @@
 
     python benchmarks/growth.py --out build/bench
 
-Forward and backward, a bidirectional LSTM of 8 per direction; 8 heads on a GPU, one on a CPU for memory's sake. Writes
-``growth.json`` and ``growth.png`` into ``--out``.
+Forward and backward, a bidirectional LSTM of width 8 per direction; 8 heads on a GPU, one on a CPU to save memory.
+Writes ``growth.json`` and ``growth.png`` into ``--out``.
 """
 
 import argparse

@@ -1,15 +1,14 @@
-"""Which models capture synergy: accuracy and captured information against the dial, with everything else equal.
+"""Which models capture synergy: accuracy and captured information against the share of synergy.
 
     python benchmarks/information.py --jobs 2
     python benchmarks/information.py --draw
 
-Every model is the same network around another layer, as wide as a budget of parameters allows. The depth and the
-learning rate of each are chosen on validation nodes at half and at full synergy, among the same points for all; then
-every model is trained at every mark of the dial, and on parities of 2, 3 and 4 neighbours, on 10 graphs with 10 seeds.
-Every run has a folder below ``--runs``; what is there is not run again, so that the whole can be stopped and continued.
-Writes ``information.json`` and ``information.md`` to ``--out``, and the figures that the documentation shows of them,
-``information-dial.png`` and ``information-parity.png``, to ``--images``. With ``--draw`` the last three follow from the
-first alone.
+The models differ only in the layer; each is as wide as a budget of parameters allows. Depth and learning rate are
+chosen on validation nodes at half and at full synergy, from the same points for all. Then every model is trained at
+every share of synergy, and on parities of 2, 3 and 4 neighbours, on 10 graphs with one seed each. Runs below
+``--runs`` that are done are not repeated, so the benchmark can be stopped and resumed. Writes ``information.json`` and
+``information.md`` to ``--out``, and ``information-dial.png`` and ``information-parity.png`` to ``--images``;
+``--draw`` only redraws them from the JSON file.
 """
 
 import argparse

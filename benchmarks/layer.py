@@ -1,10 +1,10 @@
-"""Time and peak memory of GOATConv beside GATConv, padding and packed ``nn.LSTM``, as ratios from one run.
+"""Time and peak memory of GOATConv, GATConv, and padded and packed ``nn.LSTM``, with ratios.
 
     python benchmarks/layer.py --threads 1 --graphs Cora --out build/bench
 
-Every subject has 8 heads of width 16 (GOAT: a bidirectional LSTM of 8 per direction), the same input and the same task:
-forward and backward, scores and sorting included, on one graph again and again as in training, and on a new graph each
-call. Memory is that of a call with a new graph. Writes ``layer.json`` and ``layer.md`` into ``--out``.
+All have 8 heads of width 16 (GOAT: a bidirectional LSTM of width 8 per direction) and the same input: forward and
+backward, scores and sorting included, on one graph repeatedly as in training, and on a new graph in each call. Memory
+is that of a call with a new graph. Writes ``layer.json`` and ``layer.md`` into ``--out``.
 """
 
 import argparse

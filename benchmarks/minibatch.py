@@ -1,11 +1,10 @@
-"""What mini-batches cost in accuracy: GOAT trained in full batches and in mini-batches, on the same splits.
+"""The accuracy of GOAT trained in full batches and in mini-batches, on the same splits.
 
     python benchmarks/minibatch.py --out build/minibatch --data-dir DATA --jobs 2
 
-Computers and Physics, 60/20/20 splits of the paper, a seed and a split each. Both ways train the same network to the
-same patience in steps; mini-batches draw neighbours in training, and both are evaluated exactly. Every run has a folder
-below ``--out``; what is there is not run again, so that the whole can be stopped and continued, on another machine too.
-Writes ``minibatch.json`` and ``minibatch.md``.
+Computers and Physics, the paper's 60/20/20 splits, one seed per split. Both train the same network with the same
+patience in steps, and both are evaluated exactly. Runs below ``--out`` that are done are not repeated, so the
+benchmark can be stopped and resumed, also on another machine. Writes ``minibatch.json`` and ``minibatch.md``.
 """
 
 import argparse
@@ -21,7 +20,6 @@ from runs import run_all
 from torch_goat.experiments import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
 from torch_goat.experiments.models import ModelOptions
 
-TARGET = 0.5  # points that mini-batches may lose
 MODEL = ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn", mean_residual=True, residual=True)
 WAYS = {
     "full batches": TrainingOptions(epochs=300, patience=100),
@@ -93,10 +91,8 @@ def markdown(rows: list[dict[str, Any]], about: dict[str, str | int]) -> str:
     for dataset in dict.fromkeys(row["dataset"] for row in rows):
         points = lead(rows, dataset)
         if points:
-            met = "met" if mean(points) >= -TARGET else "not met"
             lines.append(
-                f"{dataset}: mini-batches are ahead by {mean(points):+.2f} points on the same {len(points)} splits (at "
-                f"least {-TARGET} is the target: {met})."
+                f"{dataset}: mini-batches differ by {mean(points):+.2f} points on the same {len(points)} splits."
             )
     return "\n".join(lines) + "\n"
 

@@ -1,11 +1,11 @@
-"""How much of what neighbours tell is synergistic, on the paper's tasks and graphs.
+"""How much of what neighbours tell about the label is synergistic, on the paper's tasks and graphs.
 
     python benchmarks/neighborhoods.py --data-dir DATA
     python benchmarks/neighborhoods.py --draw
 
-Estimates the decomposition on every dataset with every way to group the neighbours, as ``goat pid`` does. Writes
-``neighborhoods.json`` and ``neighborhoods.md`` to ``--out``, and the figure that the documentation shows of them,
-``information-neighborhoods.png``, to ``--images``. With ``--draw`` the last two follow from the first alone.
+Estimates the decomposition for every dataset and every grouping of the neighbours, like ``goat pid``. Writes
+``neighborhoods.json`` and ``neighborhoods.md`` to ``--out`` and ``information-neighborhoods.png`` to ``--images``;
+``--draw`` only redraws them from the JSON file.
 """
 
 import argparse

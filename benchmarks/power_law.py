@@ -1,9 +1,8 @@
-"""A random graph whose degrees fall as a power of their rank, of any size, on disk.
+"""Random graphs of any size with power-law degrees, written to disk.
 
-The first ``r`` of ``N`` nodes have a share of ``(r / N) ** (1 - EXPONENT)`` in the edges, as their targets and again as
-their sources, so that a node's neighbours are mostly hubs, as in graphs that grew. These ranks are scattered over the
-node numbers. What is random is a hash of the place that it stands at: the same sizes give the same graph, whatever the
-number of threads.
+The first ``r`` of ``N`` nodes have a share of ``(r / N) ** (1 - EXPONENT)`` of the edges, as targets and as sources,
+so that most neighbours are hubs. Ranks are scattered over the node numbers. All randomness is a hash of the position:
+the same sizes give the same graph for any number of threads.
 """
 
 from pathlib import Path

@@ -1,15 +1,14 @@
-"""What makes the layer train: every remedy alone, and several together, on six tasks.
+"""An ablation of what makes the layer train: every remedy alone, and several together, on six tasks.
 
     python benchmarks/remedies.py --out build/remedies --data-dir DATA --jobs 2
 
-Trains GOAT as the paper's equations have it, with one change at a time and with several, and the strongest baselines in
-the same set-up. Every run has a folder below ``--out``; what is there is not run again, so that the whole can be
-stopped and continued, on another machine too. Writes ``remedies.json``, ``remedies.md`` and ``remedies.png`` from all
-runs that are there.
+Trains GOAT with the paper's equations, with one change at a time and with several, and the strongest baselines in the
+same set-up. Runs below ``--out`` that are done are not repeated, so the benchmark can be stopped and resumed, also on
+another machine. Writes ``remedies.json``, ``remedies.md`` and ``remedies.png`` from all runs that exist.
 
     python benchmarks/remedies.py --start --out build/remedies
 
-Measures what the RNN is given before training, with the paper's layer and with each remedy that changes it; writes
+Measures the input of the RNN before training, for the paper's layer and for each remedy that changes it; writes
 ``start.json`` and ``start.md``.
 """
 

@@ -1,11 +1,11 @@
-"""The time and the size of a report, and how fast its viewer answers.
+"""The time and size of a report, and the response time of its viewer.
 
     python benchmarks/report.py --data DATA --out build/bench
 
-Trains GOAT with 8 heads on Computers for some epochs, writes its report with the contributions of 200 nodes that are
-drawn at random, and, where Chromium and Playwright are installed, opens it and asks the viewer for the node with the
-most neighbours, and for another head, five times each head. Writes the run, ``report.html``, ``report.json`` and
-``report.md`` into ``--out``; a run that is there is not trained again.
+Trains GOAT with 8 heads on Computers for some epochs and writes its report with the contributions of 200 random nodes.
+If Chromium and Playwright are installed, it opens the report and asks the viewer for the node with the most neighbours
+and for another head, five times per head. Writes the run, ``report.html``, ``report.json`` and ``report.md`` into
+``--out``; a run that is done is not repeated.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The runs of a benchmark, with a bar; what is done is kept, so that a benchmark goes on where it was stopped."""
+"""The runs of a benchmark, with a progress bar; finished runs are kept, so that a benchmark can be resumed."""
 
 from collections.abc import Sequence
 from typing import Any

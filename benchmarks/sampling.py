@@ -1,12 +1,12 @@
-"""How fast neighbours are drawn, whether training waits for them, and what a second process brings.
+"""The speed of neighbour sampling, whether training waits for it, and the gain from a second process.
 
     python benchmarks/sampling.py --data DATA --out build/bench
 
-``seeds`` compares the sampler, compiled and vectorised, with a loop over nodes in NumPy and with ``pyg-lib`` where it
-is installed, in seconds of one core. ``steps`` times the making of a batch beside the training step on it, and steps
-whose batches a thread makes ahead beside steps whose batches are there. ``processes`` compares the training nodes per
-second of two processes with those of one, a thread each, with as many nodes per process. Writes ``sampling.json`` and
-``sampling.md`` into ``--out``.
+``seeds`` compares the sampler, compiled and vectorised, with a NumPy loop over nodes and with ``pyg-lib`` if
+installed, on one core. ``steps`` times the construction of a batch and a training step, with batches prepared in a
+thread and with batches that exist already. ``processes`` compares the training nodes per second of two processes with
+those of one, one thread and the same number of nodes each. Writes ``sampling.json`` and ``sampling.md`` into
+``--out``.
 """
 
 import argparse

@@ -1,12 +1,11 @@
-"""How far one GPU goes: full batches on ogbn-arxiv, growth to 10^8 edges, mini-batches of a graph on disk.
+"""The limits of one GPU: full batches of ogbn-arxiv, growth to 10^8 edges, mini-batches of a graph on disk.
 
-    PYTHONPATH=. python benchmarks/scale.py all --data data --folder /tmp/graph --out build/scale
+    PYTHONPATH=. python benchmarks/scale.py all --data data --folder build/graph --out build/scale
 
-``arxiv`` times a training step of a network of two layers and 8 heads beside the same network with GATConv, and reads
-the memory that it takes. ``growth`` times forward and backward of one layer on graphs of 10^5 to 10^8 edges.
-``minibatch`` generates a graph of 10^8 edges and 5 GB of features on disk, trains 500 steps on batches of it, and tells
-what share of the time the GPU works. ``all`` does the three. Each writes ``scale-NAME.json`` and ``scale-NAME.md`` into
-``--out``. ``--small`` takes sizes for a CPU.
+``arxiv`` measures time and memory of a training step of two layers with 8 heads, next to the same network of GATConv.
+``growth`` times forward and backward of one layer on graphs with 10^5 to 10^8 edges. ``minibatch`` generates a graph
+with 10^8 edges and 5 GB of features on disk, trains 500 steps on batches of it and measures GPU utilisation. ``all``
+runs the three. Each writes ``scale-NAME.json`` and ``scale-NAME.md`` into ``--out``. ``--small`` uses sizes for a CPU.
 """
 
 import argparse

@@ -6,6 +6,7 @@ Reads the tables in ``results`` and trains nothing.
 """
 
 import argparse
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,6 +55,7 @@ def recipe_of(table: str, folder: Path = RESULTS) -> Recipe:
     return settings.read(Recipe, found) if found.exists() else read_recipe(table)
 
 
+@cache
 def read(table: str, folder: Path = RESULTS) -> ResultTable:
     """One table of the committed results."""
     recipe = recipe_of(table, folder)

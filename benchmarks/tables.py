@@ -1,4 +1,4 @@
-"""How long a graph of one's own takes to load: 100,000 nodes of eleven columns and a million edges, as CSV files.
+"""How long tables take to load: 100,000 nodes with eleven columns and a million edges, as CSV files.
 
     python benchmarks/tables.py --out build/bench
 

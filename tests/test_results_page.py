@@ -11,18 +11,13 @@ from typing import Any
 
 import pytest
 import standing
-from standing import CELLS, RESULTS, recipe_of
+from standing import CELLS, RESULTS, read, recipe_of
 
 from tests.pages import check_numbers
 from torch_goat.experiments.recipes import finals, plan, read_recipe, trials
-from torch_goat.experiments.tables import Ledger, ResultTable
+from torch_goat.experiments.tables import Ledger
 
 HETEROPHILOUS = ("cornell", "texas", "wisconsin")
-
-
-@cache
-def read(table: str) -> ResultTable:
-    return standing.read(table)
 
 
 @cache
