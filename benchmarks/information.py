@@ -12,7 +12,6 @@ every share of synergy, and on parities of 2, 3 and 4 neighbours, on 10 graphs w
 """
 
 import argparse
-import csv
 import datetime
 import hashlib
 import json
@@ -21,30 +20,24 @@ import os
 import platform
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from runs import run_all
+from torch_geometric.data import Data
 
 from torch_goat.data.datasets import NEIGHBORHOOD_TASKS, load
 from torch_goat.data.datasets.neighborhood import SYNERGY_PERCENT, NeighborhoodDial
-from torch_goat.experiments import Experiment, Interrupted, PlannedRun, Result, finished
+from torch_goat.experiments import Experiment, Interrupted, PlannedRun, Result, Run, TrainingOptions, finished
 from torch_goat.experiments.information import captured_information, predicted_classes
-from torch_goat.experiments.information.captured import load_network
-from torch_goat.experiments.information.charts import curves
-from torch_goat.experiments.information.comparison import (
-    EPOCHS,
-    LAYERS,
-    LEARNING_RATES,
-    MODELS,
-    PARAMETERS,
-    candidates,
-    parameters,
-)
-from torch_goat.experiments.run import CURVES
+from torch_goat.experiments.information.captured import EPOCHS, MODELS, PARAMETERS, fitted, parameters
+from torch_goat.experiments.information.charts import new_figure, save_figure
 from torch_goat.files import write_atomic
 
+LAYERS = (1, 2)
+LEARNING_RATES = (0.003, 0.01, 0.03)
 SEEDS = range(10)
 SEARCHED_ON = ("synergy-50", "synergy-100")  # graph 0 of these, validation nodes
 GRAPHS = {"random graph": "", "tree": "-tree"}
@@ -68,6 +61,15 @@ STYLES: dict[str, dict[str, Any]] = {
     "gat": {"color": "#33bbee", "marker": "x"},
     "gatv2": {"color": "#777777", "marker": "x"},
 }
+
+
+def candidates(model: str, dataset: str, data: Data, epochs: int = EPOCHS) -> list[Experiment]:
+    """The points of the search, the same depths and learning rates for every model."""
+    training = TrainingOptions(epochs=epochs, patience=0, weight_decay=0.0)
+    return [
+        Experiment(dataset, model=fitted(model, layers, data), training=replace(training, learning_rate=learning_rate))
+        for layers, learning_rate in product(LAYERS, LEARNING_RATES)
+    ]
 
 
 def slug(experiment: Experiment) -> str:
@@ -94,15 +96,10 @@ def chosen(runs: Path, epochs: int) -> dict[str, Experiment]:
         if None in results:
             raise SystemExit(f"the search of {model} is not complete; run it again.")
         accuracy = mean(result.metrics["val"]["accuracy"] for result in results if result is not None)
-        quality = (accuracy, -mean(lowest_loss(run.folder) for run in planned))
+        quality = (accuracy, -mean(float(Run(run.folder).curves["val_loss"].min()) for run in planned))
         if model not in best or quality > best[model][0]:
             best[model] = (quality, planned[-1].experiment)
     return {model: experiment for model, (_, experiment) in best.items()}
-
-
-def lowest_loss(folder: Path) -> float:
-    with (folder / CURVES).open() as file:
-        return min(float(line["val_loss"]) for line in csv.DictReader(file))
 
 
 def trainings(
@@ -122,7 +119,7 @@ def trainings(
 def measured(one: PlannedRun, result: Result) -> tuple[float, float]:
     """The accuracy and the captured bits of a run on its test nodes."""
     data = load(one.experiment.dataset, index=one.experiment.index)
-    predicted = predicted_classes(load_network(one.experiment, one.folder, data), data)
+    predicted = predicted_classes(Run(one.folder).network, data)
     bits = captured_information(predicted[data.test_mask], data.y[data.test_mask])
     return round(result.metrics["test"]["accuracy"], 4), round(bits, 4)
 
@@ -242,8 +239,19 @@ def draw(results: dict[str, Any], path: Path, marks: dict[str, dict[float, str]]
                 y = [scale * height for height in heights]
                 panel.append({"name": name, "x": list(places), "y": y, "spread": [0.0] * len(y), "style": flat})
             panels.append(panel)
-    labels = ["test accuracy (%)", "captured information (bits)"]
-    curves(path, list(marks), xlabel, labels, panels, source)
+    figure = new_figure(path, 5.2 * len(marks) + 1.4, 6.8)
+    grid = figure.subplots(2, len(marks), squeeze=False)
+    for axes, lines, number in zip(grid.flat, panels, range(len(panels)), strict=True):
+        for one in lines:
+            style = {"markersize": 3, **one["style"]}
+            axes.errorbar(one["x"], one["y"], yerr=one["spread"], label=one["name"], linewidth=1, capsize=2, **style)
+        row, column = divmod(number, len(marks))
+        axes.set_xlabel(xlabel)
+        axes.set_ylabel(("test accuracy (%)", "captured information (bits)")[row])
+        axes.set_title(list(marks)[column], fontsize=10)
+        axes.grid(alpha=0.3)
+    figure.legend(*grid[0][0].get_legend_handles_labels(), loc="outside right center", fontsize=8)
+    save_figure(figure, path, source)
 
 
 def _line(results: dict[str, Any], model: str, key: str, scale: float, places: dict[float, str]) -> dict[str, Any]:

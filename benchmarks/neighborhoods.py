@@ -25,7 +25,7 @@ import torch
 
 from torch_goat.app.cli.subject import by_degree, measured, named
 from torch_goat.experiments.information import SmallSampleWarning
-from torch_goat.experiments.information.charts import stacked_bars
+from torch_goat.experiments.information.charts import COLORS, new_figure, save_figure
 from torch_goat.files import write_atomic
 
 DATASETS = {"top2": "max", "betweenness-100": "mean", "cora-content": "mean", "citeseer": "mean", "computers": "mean"}
@@ -84,9 +84,26 @@ def present(out: Path, images: Path) -> None:
         first, second = one["unique"]
         parts = {"unique 1": first, "unique 2": second, "redundancy": one["redundancy"], "synergy": one["synergy"]}
         bars[f"{one['dataset']}, {one['groups']}"] = {name: part["value"] for name, part in parts.items()}
-    title = "What two groups of neighbours tell of the label"
-    stacked_bars(images / "information-neighborhoods.png", title, bars, source)
+    draw(images / "information-neighborhoods.png", bars, source)
     print(markdown(results))
+
+
+def draw(path: Path, bars: dict[str, dict[str, float]], source: str) -> None:
+    """A bar for each graph, stacked from its parts in bits; negative parts are not drawn."""
+    figure = new_figure(path, 7.0, 1.0 + 0.28 * len(bars))
+    axes = figure.subplots()
+    for place, parts in enumerate(bars.values()):
+        start = 0.0
+        for name, value in parts.items():
+            axes.barh(place, max(value, 0.0), left=start, color=COLORS[name], label=name if place == 0 else None)
+            start += max(value, 0.0)
+    axes.set_yticks(range(len(bars)), list(bars), fontsize=8)
+    axes.margins(y=0.02)
+    axes.invert_yaxis()
+    axes.set_xlabel("information about the label (bits)")
+    axes.set_title("Information of two groups of neighbours about the label", fontsize=10)
+    figure.legend(loc="outside right center", fontsize=8)
+    save_figure(figure, path, source)
 
 
 def main() -> None:

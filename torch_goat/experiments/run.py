@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
+from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_goat import settings
@@ -68,6 +69,15 @@ class NamedGraph(NamedTuple):
     target: str = ""  # the name of the predicted column, if any
     target_mean: float = 0.0  # a predicted number is the network's output * target_scale + target_mean
     target_scale: float = 1.0
+
+    @property
+    def truth(self) -> Tensor:
+        """The class or the target of every node, in the units of the target ``[N]``."""
+        return self.in_units(self.data.y.view(self.data.num_nodes, -1)[:, 0])
+
+    def in_units(self, values: Tensor) -> Tensor:
+        """Converts standardised targets or outputs of the network to the units of the target; classes stay as is."""
+        return values if self.classes else values * self.target_scale + self.target_mean
 
     def node(self, name: str) -> int:
         """Returns the index of a node."""

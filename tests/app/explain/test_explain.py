@@ -88,7 +88,7 @@ def test_interactions_are_what_two_do_beyond_each(deep: tuple[Run, Explanation])
 
 
 def test_only_the_strongest_are_paired(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch_goat.app.explain.node.STRONGEST", 3)
+    monkeypatch.setattr("torch_goat.app.explain.explanation.STRONGEST", 3)
     found = explain(Run(runs / "gcn"), str(NODE))
     strongest = {one.neighbor for one in found.effects[:3]}
     assert len(found.interactions) == 3
@@ -220,5 +220,5 @@ def test_what_cannot_be_explained(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="no node '60'"):
         explain(Run(runs / "gcn"), "60")
     run(tmp_path / "held", "goat", fixed_ordering=0, epochs=2)
-    with pytest.raises(RunError, match="orders held fixed"):
+    with pytest.raises(RunError, match="trained with fixed orders"):
         explain(Run(tmp_path / "held"), str(NODE))

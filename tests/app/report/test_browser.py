@@ -91,7 +91,7 @@ def open_page(browser: Any, pages: Path) -> Iterator[Any]:
 def neighbors(page: Any) -> list[str]:
     """The names in the viewer's table, in order."""
     names = page.locator("#neighbors tbody tr td:nth-child(2)").all_inner_texts()
-    return [name.removesuffix(" (itself)") for name in names]
+    return [name.removesuffix(" (the node itself)") for name in names]
 
 
 def search(page: Any, text: str) -> None:

@@ -11,7 +11,6 @@ import pytest
 from tests.small_runs import run, small_graphs
 from torch_goat.app.cli.app import run as goat
 from torch_goat.app.report import compose, report
-from torch_goat.app.report.compare import gather
 from torch_goat.experiments import NamedGraph, Run, RunError
 from torch_goat.settings import SettingsError
 
@@ -77,18 +76,18 @@ def test_the_page_stands_alone(folder: Path) -> None:
 def test_all_models_are_compared(folder: Path) -> None:
     text = Page(report(folder)).text
     assert "goat and gcn on top2" in text or "gcn and goat on top2" in text
-    assert "mean of 2 runs" in text
-    assert "one run, 12 test nodes" in text
+    assert "2 runs" in text
+    assert "12 test nodes of one run" in text
     assert "Agreement with other seeds" in text or "has no GOAT layer" in text
 
 
 def test_orders_over_epochs_and_seeds_are_shown(folder: Path) -> None:
     text = Page(report(folder / "goat-0")).text
-    assert "Order stability over epochs" in text
+    assert "Stability of the order over epochs" in text
     assert "Agreement with other seeds" in text
     text = Page(report(folder / "gcn")).text
     assert "no GOAT layer" in text
-    assert "Order stability over epochs" not in text
+    assert "Stability of the order over epochs" not in text
 
 
 def test_regression_has_residuals(number: Path) -> None:
@@ -97,7 +96,7 @@ def test_regression_has_residuals(number: Path) -> None:
     assert "Residuals" in text
     assert "Confusion" not in text
     assert "mean squared error" in text
-    assert "training mean would have" in text
+    assert "training mean would have a mean squared error of" in text
 
 
 def hostile(self: Run, data_dir: object = None) -> NamedGraph:
@@ -122,9 +121,9 @@ def test_hostile_names_are_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_charts_have_axes_with_names_and_units(folder: Path) -> None:
     text = Page(report(folder / "goat-0")).text
     for label in (
-        "test accuracy (%)", "epoch", "cross-entropy (nats)", "predicted class (number of nodes)", "right (%)",
-        "confidence: probability of the predicted class (%)", "degree (number of neighbours)",
-        "Kendall's tau (−1 to 1)",
+        "test accuracy (%)", "epoch", "cross-entropy (nats)", "predicted class (number of nodes)",
+        "correct predictions (%)", "confidence: probability of the predicted class (%)",
+        "degree (number of neighbours)", "Kendall's tau (−1 to 1)",
     ):  # fmt: skip
         assert label in text
 
@@ -136,7 +135,7 @@ def test_named_nodes_are_explained(folder: Path) -> None:
     assert data["arrays"]["chosen"][2] == 2
     with pytest.raises(SettingsError, match="no node 'x'"):
         report(folder / "goat-0", nodes=["x"])
-    with pytest.raises(SettingsError, match="201 nodes are too many"):
+    with pytest.raises(SettingsError, match="at most 200 nodes, got 201"):
         report(folder / "goat-0", nodes=["3"] * 201)
 
 
@@ -161,16 +160,16 @@ def test_a_damaged_run_is_left_out_and_named(folder: Path, tmp_path: Path) -> No
         shutil.copytree(folder / name, tmp_path / name)
     results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}
     best = max(sorted(results, reverse=True), key=lambda name: results[name]["metrics"]["val"]["accuracy"])
-    (tmp_path / best / "metrics.csv").unlink()  # of the run that is looked at closely
+    (tmp_path / best / "metrics.csv").unlink()  # of the run that is shown in detail
     text = Page(report(tmp_path)).text
-    assert f"Left out: {best} is damaged (metrics.csv: No such file or directory)." in text
-    assert text.count("one run, 12 test nodes") == 1
+    assert f"Not included: {best} is damaged (metrics.csv: No such file or directory)." in text
+    assert text.count("12 test nodes of one run") == 1
     with pytest.raises(RunError, match=r"damaged .metrics\.csv"):
         report(tmp_path / best)
 
 
 def test_a_run_that_cannot_be_looked_at_is_compared(folder: Path, tmp_path: Path) -> None:
-    """The best one holds orders fixed that its network does not know; the page is about the next."""
+    """The best run has fixed orders, which are not stored with the network; the page shows the next one."""
     shutil.copytree(folder / "gcn", tmp_path / "gcn")
     run(tmp_path / "fixed", "goat", fixed_ordering=0, epochs=1)
     path = tmp_path / "fixed/result.json"
@@ -178,18 +177,18 @@ def test_a_run_that_cannot_be_looked_at_is_compared(folder: Path, tmp_path: Path
     result["metrics"]["val"]["accuracy"] = 1.0
     path.write_text(json.dumps(result))
     text = Page(report(tmp_path)).text
-    assert "goat, chosen by validation, is right about" in text
-    assert "goat was trained with orders held fixed" in text
+    assert "goat, the best model on the validation nodes, classifies" in text
+    assert "goat was trained with fixed orders" in text
     assert "Learning curves of gcn (seed 0, split 0)" in text
-    with pytest.raises(RunError, match="orders held fixed"):
+    with pytest.raises(RunError, match="trained with fixed orders"):
         report(tmp_path / "fixed")
 
 
 def test_folders_may_have_names_that_are_no_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runs, _ = gather(folder / "gcn")
-    monkeypatch.setattr(compose, "gather", lambda place: (runs, ["\udcff is not done"]))  # a byte that is no letter
+    runs, _ = compose.gather(folder / "gcn")
+    monkeypatch.setattr(compose, "gather", lambda place: (runs, ["\udcff is not done"]))  # not valid Unicode
     page = report(folder / "gcn").encode()
-    assert b"Left out: ? is not done." in page
+    assert b"Not included: ? is not done." in page
 
 
 def without_edges_and_test_nodes(self: Run, data_dir: object = None) -> NamedGraph:
@@ -202,7 +201,7 @@ def without_edges_and_test_nodes(self: Run, data_dir: object = None) -> NamedGra
 def test_there_may_be_no_edges_and_no_test_nodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Run, "graph", without_edges_and_test_nodes)
     text = Page(report(folder / "gcn")).text
-    assert "There are no test nodes to look at." in text
+    assert "There are no test nodes." in text
     assert "0 to 0, median 0" in text
 
 
@@ -210,5 +209,5 @@ def test_nothing_to_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as ended:
         goat(["report", str(tmp_path), "-o", str(tmp_path / "x.html")])
     assert ended.value.code == 1
-    assert "no run that is done" in capsys.readouterr().err
+    assert "no finished run" in capsys.readouterr().err
     assert not np.any(list(tmp_path.iterdir()))

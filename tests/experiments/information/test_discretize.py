@@ -49,11 +49,11 @@ def test_no_more_clusters_than_different_rows() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: quantile_bins([1.0, 2.0], 1), "bins=1 leaves nothing to tell apart"),
-        (lambda: quantile_bins([1.0, np.nan], 2), "none of them NaN"),
-        (lambda: quantile_bins([], 2), "there must be samples"),
+        (lambda: quantile_bins([1.0, 2.0], 1), "bins must be at least 2, got 1"),
+        (lambda: quantile_bins([1.0, np.nan], 2), "must not contain NaN"),
+        (lambda: quantile_bins([], 2), "must not be empty"),
         (lambda: quantile_bins([[1.0]], 2), "one number per sample"),
-        (lambda: cluster([1.0, 2.0], 2), "a row of numbers per sample"),
+        (lambda: cluster([1.0, 2.0], 2), "one row of features per sample"),
     ],
 )
 def test_bad_input(call, message: str) -> None:

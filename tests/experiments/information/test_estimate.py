@@ -6,12 +6,12 @@ import torch
 from torch_geometric.data import Data
 
 from torch_goat.experiments.information import SmallSampleWarning, estimate
-from torch_goat.experiments.information.sources import assign
+from torch_goat.experiments.information.estimate import neighbor_groups
 from torch_goat.nn import GOATConv
 
 
 def stars(label: Any, nodes: int = 2000, noise: float = 0.0, seed: int = 0) -> tuple[Data, torch.Tensor]:
-    """Centres with two leaves each, whose bits make the centre's label; and the group of each edge's source."""
+    """Centres with two leaves whose bits determine the label, and the group of each edge's source."""
     generator = torch.Generator().manual_seed(seed)
     bits = torch.randint(2, (nodes, 2), generator=generator)
     flipped = torch.rand(nodes, generator=generator) < noise
@@ -45,7 +45,7 @@ def test_known_cases(label: Any, expected: list[float], measure: Any, correction
 
 @pytest.mark.parametrize("unit", [1e-8, 1e8])
 def test_the_unit_of_the_features_does_not_matter(unit: float) -> None:
-    """Means of three values, 7 of them different, which the last digits of a float may seem to tell apart."""
+    """Means of three values have 7 distinct values, which must not be split by rounding errors."""
     generator = torch.Generator().manual_seed(0)
     values = torch.randint(3, (600, 6), generator=generator)
     edge_index = torch.stack([600 + torch.arange(3600), torch.arange(600).repeat_interleave(6)])
@@ -58,7 +58,7 @@ def test_the_unit_of_the_features_does_not_matter(unit: float) -> None:
 
 
 def test_no_information_is_no_information() -> None:
-    """Uncorrected, independent labels seem to be told of; corrected, they are not, and the p-value says so."""
+    """The plug-in estimate finds information about independent labels, the corrected one does not."""
     corrected, plain, p_values = [], [], []
     for seed in range(40):
         data, groups = stars(lambda a, b: torch.randint(2, a.shape), nodes=150, seed=seed)
@@ -91,7 +91,7 @@ def test_the_same_seed_gives_the_same_estimate() -> None:
 
 def test_a_group_without_neighbours_is_a_symbol() -> None:
     data, groups = stars(lambda a, b: a, nodes=300)
-    groups[1::4] = -1  # every second centre has nobody in the second group
+    groups[1::4] = -1  # every second centre has an empty second group
     found = estimate(data, groups)
     assert found.alphabet == (2, 3, 2)
     assert found.unique[0].value == pytest.approx(1, abs=0.05)
@@ -119,15 +119,15 @@ def test_halves_and_clusters() -> None:
     edge_index = torch.randint(40, (2, 300), generator=generator)
     edge_index = edge_index[:, edge_index[0] != edge_index[1]]
     x = torch.randn(40, 3, generator=generator) + 10 * (torch.arange(40) % 2).view(-1, 1)
-    halves = assign(edge_index, "random", None, x, seed=0)
+    halves = neighbor_groups(edge_index, "random", None, x, seed=0)
     for node in range(40):
         here = halves[edge_index[1] == node]
         assert int((here == 0).sum()) == len(here) // 2
-    assert not torch.equal(halves, assign(edge_index, "random", None, x, seed=1))
-    loops = torch.arange(40).expand(2, -1)  # nobody is a neighbour of its own
-    looped = assign(torch.cat([loops, edge_index], dim=1), "random", None, x, seed=0)
+    assert not torch.equal(halves, neighbor_groups(edge_index, "random", None, x, seed=1))
+    loops = torch.arange(40).expand(2, -1)  # self loops are in neither group
+    looped = neighbor_groups(torch.cat([loops, edge_index], dim=1), "random", None, x, seed=0)
     assert looped.tolist() == [-1] * 40 + halves.tolist()
-    clusters = assign(edge_index, "features", None, x, seed=0)
+    clusters = neighbor_groups(edge_index, "features", None, x, seed=0)
     odd = edge_index[0] % 2
     assert torch.equal(clusters, odd) or torch.equal(clusters, 1 - odd)
 
@@ -137,14 +137,14 @@ def test_the_first_of_an_ordering_against_the_rest() -> None:
     edge_index = torch.randint(30, (2, 200), generator=generator).unique(dim=1)
     x = torch.randn(30, 4, generator=generator)
     _, ordering = GOATConv(4, 8, heads=2, backend="torch")(x, edge_index, return_ordering=True)
-    found = assign(edge_index, "order", ordering, x, seed=0)
+    found = neighbor_groups(edge_index, "order", ordering, x, seed=0)
     for source, target, group in zip(*edge_index.tolist(), found.tolist(), strict=True):
         others = [node for node in ordering.neighbors(target).tolist() if node != target]
         assert group == (-1 if source == target else int(source != others[0]))
 
 
 def test_the_largest_of_a_group() -> None:
-    # Each centre's first group has two leaves; the label is their maximum, of which the mean tells less.
+    # The label is the maximum of the two leaves in the first group, about which their mean says less.
     generator = torch.Generator().manual_seed(0)
     values = torch.randint(3, (600, 3), generator=generator)
     edge_index = torch.stack([600 + torch.arange(1800), torch.arange(600).repeat_interleave(3)])
@@ -172,26 +172,26 @@ def graph(**changes: Any) -> Data:
         (graph(y=torch.full((300,), torch.nan)), {}, "no node has a label"),
         (graph(y=torch.ones(300, dtype=torch.long)), {}, "all nodes have the same label"),
         (graph(y=torch.rand(300)), {}, "the label data.y is continuous .* target_bins="),
-        (graph(), {"groups": torch.zeros(200, dtype=torch.long)}, "nobody is in the second group, so there is one"),
+        (graph(), {"groups": torch.zeros(200, dtype=torch.long)}, "the second group has no members"),
         (graph(y=torch.zeros(7)), {}, "one label for each of the 300 nodes"),
-        (graph(), {"target_bins": 3}, "target_bins=3 is for real labels"),
-        (graph(x=torch.rand(300, 2)), {}, "is continuous .* pass bins="),
+        (graph(), {"target_bins": 3}, "target_bins=3 needs real labels"),
+        (graph(x=torch.rand(300, 2)), {}, "are continuous .* pass bins="),
         (graph(x=None), {}, r"data has no features \(data.x\); pass values="),
         (graph(x=torch.full((300, 1), torch.nan)), {}, "NaN or infinity"),
         (graph(edge_index=None), {}, "no edge_index"),
-        (graph(edge_index=torch.zeros(2, 0, dtype=torch.long)), {}, "no labelled node has a neighbour in a group"),
-        (graph(edge_index=torch.tensor([[0], [300]])), {}, "nodes from 0 to 300, but there are features of 300 nodes"),
+        (graph(edge_index=torch.zeros(2, 0, dtype=torch.long)), {}, "no labelled node has a neighbour in either group"),
+        (graph(edge_index=torch.tensor([[0], [300]])), {}, "nodes 0 to 300, but there are features for 300 nodes"),
         (graph(), {"groups": "halves"}, "groups='halves' is unknown"),
-        (graph(), {"groups": "order"}, "groups='order' and ordering= belong together"),
+        (graph(), {"groups": "order"}, "groups='order' and ordering= must be passed together"),
         (graph(), {"groups": torch.zeros(5)}, "0, 1 or -1 for each of the 200 edges"),
         (graph(), {"pool": "sum"}, "pool='sum' is unknown"),
         (graph(), {"measure": "brojo"}, "measure='brojo' is unknown"),
         (graph(), {"correction": "madow"}, "correction='madow' is unknown"),
         (graph(), {"measure": "broja", "correction": "miller-madow"}, "not defined for measure='broja'"),
-        (graph(), {"repetitions": 2}, "repetitions=2 is too few"),
-        (graph(), {"confidence": 95}, "confidence=95 is impossible"),
-        (graph(), {"seed": -1}, "seed=-1 is impossible; it must be from 0 to 4294967295"),
-        (graph(), {"nodes": torch.ones(3)}, "nodes must be a mask of the 300 nodes"),
+        (graph(), {"repetitions": 2}, "repetitions must be at least 10, got 2"),
+        (graph(), {"confidence": 95}, "confidence must be between 0 and 1, got 95"),
+        (graph(), {"seed": -1}, "seed must be between 0 and 4294967295, got -1"),
+        (graph(), {"nodes": torch.ones(3)}, r"nodes must be a mask of shape \[300\]"),
         (graph(x=torch.rand(300, 1)), {"bins": 9}, "the alphabet is too large for the sample"),
     ],
 )
@@ -203,11 +203,11 @@ def test_bad_input(data: Data, options: Any, message: str) -> None:
 def test_an_ordering_of_another_graph() -> None:
     data = graph()
     _, ordering = GOATConv(1, 2, backend="torch")(data.x, data.edge_index.flip(0), return_ordering=True)
-    with pytest.raises(ValueError, match="the ordering is of another graph"):
+    with pytest.raises(ValueError, match="the ordering belongs to another graph"):
         estimate(data, "order", ordering=ordering)
 
 
-def test_a_small_sample_is_said_to_be_small() -> None:
+def test_a_small_sample_triggers_a_warning() -> None:
     with pytest.warns(SmallSampleWarning, match="100 samples for 3 x 4 x 2 symbols|the sample is small"):
         found = estimate(graph(x=torch.rand(300, 1)), bins=4)
     assert "use fewer bins" in found.warning

@@ -11,7 +11,7 @@ from torch_goat.app.cli.options import DataDir, Force, check_new
 from torch_goat.app.explain import Agreement, Explanation
 from torch_goat.app.explain import explain as explain_node
 from torch_goat.experiments import Run
-from torch_goat.experiments.information.charts import check_ending
+from torch_goat.experiments.information.charts import new_figure
 from torch_goat.files import write_atomic
 
 ROWS = 20  # of a table; the JSON file has all
@@ -32,7 +32,7 @@ def explain(
     for file in (json_file, figure):
         check_new(file, force)
     if figure is not None:
-        check_ending(figure)
+        new_figure(figure)  # checks the file ending and that matplotlib is installed
     found = explain_node(Run(run), node, data_dir=data_dir)
     if json_file is not None:
         write_atomic(json_file, json.dumps(found.to_dict(), indent=1, allow_nan=False, ensure_ascii=False) + "\n")

@@ -14,8 +14,8 @@ from torch_goat.app.cli.subject import Subject, by_degree, captured, measured, n
 from torch_goat.data import datasets
 from torch_goat.data.datasets import DATASETS, NEIGHBORHOOD_TASKS
 from torch_goat.experiments.information import Decomposition, Estimate, Quantity, SmallSampleWarning, decompose
-from torch_goat.experiments.information.charts import bar_chart, check_format
-from torch_goat.experiments.information.comparison import EPOCHS, MODELS, fitted, parameters
+from torch_goat.experiments.information.captured import EPOCHS, MODELS, fitted, parameters
+from torch_goat.experiments.information.charts import bar_chart, new_figure
 from torch_goat.settings import SettingsError, nearest
 
 GROUPS = ("roles", "features", "order", "random")
@@ -161,7 +161,7 @@ def _check(
     if models and real:
         raise SettingsError(f"captured information is that of classes, but {name} has real labels; leave --models out.")
     chart = chart or Path(f"pid-{name}{'' if groups == _usual(name) else f'-{groups}'}.png")
-    check_format(chart)
+    new_figure(chart)  # checks the file ending and that matplotlib is installed
     if chart.exists():
         raise SettingsError(f"{chart} is there already; remove it or name another file with --chart.")
     return chart

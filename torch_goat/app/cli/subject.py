@@ -22,7 +22,7 @@ from torch_goat.experiments.information import (
     predicted_classes,
     supported_bins,
 )
-from torch_goat.experiments.information.comparison import EPOCHS, MODELS, fitted
+from torch_goat.experiments.information.captured import EPOCHS, MODELS, fitted
 from torch_goat.experiments.models import ModelOptions, Network, build, degree_histogram
 from torch_goat.experiments.search import starting_point
 from torch_goat.nn.ordering import Ordering
@@ -121,7 +121,7 @@ def captured(subject: Subject, model: str, seed: int) -> float:
 
     Args:
         subject: The graph.
-        model: A key of :data:`torch_goat.experiments.information.comparison.MODELS`.
+        model: A key of :data:`torch_goat.experiments.information.captured.MODELS`.
         seed: The seed.
     """
     data, experiment = subject.data, _experiment(subject, model)

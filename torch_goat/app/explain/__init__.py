@@ -1,15 +1,22 @@
-"""Why a network says what it says of a node: what it reads, in which order, and what every neighbour contributes."""
+"""Explanations of single predictions: learned orders, contributions of neighbours, and their stability."""
 
-from torch_goat.app.explain.explanation import Effect, Explanation, Interaction, Prediction, Reading
-from torch_goat.app.explain.node import contributions, explain, readings
-from torch_goat.app.explain.removals import Graph, Removal, neighbors, outputs_without
-from torch_goat.app.explain.steadiness import Agreement, Stability, stability
+from torch_goat.app.explain.explanation import (
+    Effect,
+    Explanation,
+    Interaction,
+    Prediction,
+    Reading,
+    contributions,
+    explain,
+    readings,
+)
+from torch_goat.app.explain.removals import Removal, neighbors, outputs_without
+from torch_goat.app.explain.stability import Agreement, Stability, stability
 
 __all__ = [
     "Agreement",
     "Effect",
     "Explanation",
-    "Graph",
     "Interaction",
     "Prediction",
     "Reading",

@@ -1,64 +1,47 @@
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
+import torch
 from torch import Tensor
 
-from torch_goat.app.explain.steadiness import Stability
-from torch_goat.experiments import NamedGraph
+from torch_goat.app.explain.removals import Removal, forward, neighbors, outputs_without
+from torch_goat.app.explain.stability import Stability, sample, stability
+from torch_goat.experiments import NamedGraph, Run, RunError
+from torch_goat.experiments.models import Network
+from torch_goat.nn import Ordering
+
+STRONGEST: Final = 20  # neighbours whose interactions are computed
 
 
-def in_units(named: NamedGraph, values: Tensor) -> Tensor:
-    """Numbers as a network reads and gives them, as numbers of the target; classes stay as they are."""
-    return values if named.classes else values * named.target_scale + named.target_mean
-
-
-def truths(named: NamedGraph) -> Tensor:
-    """The class or the target of every node ``[N]``."""
-    return in_units(named, named.data.y.view(named.data.num_nodes, -1)[:, 0])
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """What a network says of a node.
-
-    Args:
-        value: The number of the class or, in regression, the predicted number.
-        probability: That of the class; not a number in regression.
-        truth: The class or the number in the data; a negative class or NaN if it is not known.
-    """
+class Prediction(NamedTuple):
+    """The prediction of a node: a class, or a number for regression."""
 
     value: float
-    probability: float
-    truth: float
+    probability: float  # of the predicted class; NaN for regression
+    truth: float  # a negative class or NaN if unknown
 
 
-@dataclass(frozen=True)
-class Effect:
-    """What a neighbour contributes to a node's prediction.
+class Effect(NamedTuple):
+    """The contribution of a neighbour to a prediction.
 
-    Args:
-        neighbor: The neighbour.
-        contribution: How much lower the prediction is without it: the log-odds of the predicted class or, in
-            regression, the predicted number.
-        without: What remains without it: the probability of that class, or the number.
+    It is how much the prediction drops without the neighbour: the log-odds of the predicted class or, for regression,
+    the predicted number.
     """
 
     neighbor: int
     contribution: float
-    without: float
+    without: float  # the probability of that class, or the predicted number, without the neighbour
 
 
-@dataclass(frozen=True)
-class Interaction:
-    """How far two neighbours are from contributing independently.
+class Interaction(NamedTuple):
+    """The interaction of two neighbours: their contribution together minus the sum of their contributions.
 
-    Args:
-        first: A neighbour.
-        second: Another one.
-        value: The contribution of both together less the sum of their contributions. Of two that speak for the
-            prediction it is negative if one counts only with the other (synergy), positive if one stands in for the
-            other (redundancy).
+    If both support the prediction, a negative value means that one only counts together with the other (synergy), a
+    positive value that one can replace the other (redundancy).
     """
 
     first: int
@@ -66,35 +49,27 @@ class Interaction:
     value: float
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How a head of a GOAT layer reads a node's neighbourhood, in which the node itself is unless the layer says not.
+class Reading(NamedTuple):
+    """The order in which a head of a GOAT layer reads a node's neighbourhood, including added self loops."""
 
-    Args:
-        layer: The layer's number among the GOAT layers, from 1.
-        head: The head's number, from 1.
-        neighbors: The neighbours in order.
-        coefficients: Their coefficients, which sum to one.
-    """
-
-    layer: int
-    head: int
+    layer: int  # among the GOAT layers, from 1
+    head: int  # from 1
     neighbors: tuple[int, ...]
-    coefficients: tuple[float, ...]
+    coefficients: tuple[float, ...]  # they sum to one
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a network says what it says of a node.
+    """An explanation of the prediction of a node.
 
     Args:
         node: The node.
-        graph: The graph, for names.
-        prediction: What the network says.
-        readings: The learned order for every head of every GOAT layer; none of a network without such layers.
-        effects: What every neighbour contributes, the strongest first.
-        interactions: Of every two of the 20 strongest neighbours, the strongest first.
-        stability: How much of the order other epochs and seeds share, where that is known.
+        graph: The graph, with names.
+        prediction: The prediction.
+        readings: The learned order of every head of every GOAT layer; empty for networks without GOAT layers.
+        effects: The contributions of all neighbours, the strongest first.
+        interactions: The interactions of the 20 strongest neighbours, the strongest first.
+        stability: The agreement of the orders with other epochs and seeds.
     """
 
     node: int
@@ -107,25 +82,29 @@ class Explanation:
 
     @property
     def unit(self) -> str:
-        """What contributions are measured in."""
+        """The unit of contributions."""
         if self.graph.classes:
             return f"log-odds of class {self.label(self.prediction.value)}"
         return f"units of {self.graph.target or 'the target'}"
 
     def label(self, value: float) -> str:
-        """A class by its name, a number as it is, nothing if it is not known."""
+        """The name of a class or a formatted number; empty if unknown."""
         if self.graph.classes:
             return self.graph.classes[int(value)] if value >= 0 else ""
         return f"{value:.4g}" if math.isfinite(value) else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The explanation in names and numbers, for JSON; what is not known is ``None``."""
+        """The explanation with names, for JSON; unknown values are ``None``."""
         ids, said = self.graph.ids, self.prediction
+
+        def plain(value: float) -> str | float | None:
+            return (self.label(value) or None) if self.graph.classes or not math.isfinite(value) else value
+
         return {
             "node": ids[self.node],
-            "prediction": self._plain(said.value),
+            "prediction": plain(said.value),
             "probability": said.probability if self.graph.classes else None,
-            "truth": self._plain(said.truth),
+            "truth": plain(said.truth),
             "unit": self.unit,
             "orders": [
                 {
@@ -146,7 +125,129 @@ class Explanation:
             "stability": self.stability.to_dict(),
         }
 
-    def _plain(self, value: float) -> str | float | None:
-        if self.graph.classes:
-            return self.label(value) or None
-        return value if math.isfinite(value) else None
+
+def explain(
+    run: Run, node: str, *, data_dir: str | Path | None = None, others: Iterable[Run] | None = None
+) -> Explanation:
+    """Explains the prediction of a trained network for a node.
+
+    Computes the prediction without each neighbour, and without each pair of the 20 neighbours with the largest
+    contributions; see :func:`~torch_goat.app.explain.outputs_without`.
+
+    Args:
+        run: The run.
+        node: The name of the node.
+        data_dir: The folder of the datasets.
+        others: Runs to search for other seeds; by default those in the same parent folder.
+    """
+    check_learned_order(run)
+    graph = run.graph(data_dir)
+    number = graph.node(node)
+    out, orderings = forward(run.network, graph.data)
+    target = _Target.of(out[number], graph)
+    effects = contributions(run.network, graph, out, [number])[number]
+    compared = torch.cat([torch.tensor([number]), sample(graph.data.num_nodes)])
+    return Explanation(
+        node=number,
+        graph=graph,
+        prediction=Prediction(
+            value=float(target.column if graph.classes else target.score),
+            probability=float(target.value(out[number])) if graph.classes else float("nan"),
+            truth=float(graph.truth[number]),
+        ),
+        readings=tuple(readings(orderings, number)),
+        effects=tuple(effects),
+        interactions=tuple(_interactions(run.network, number, effects[:STRONGEST], target)),
+        stability=stability(run, graph.data, orderings, others, compared, data_dir),
+    )
+
+
+def contributions(network: Network, graph: NamedGraph, out: Tensor, nodes: Sequence[int]) -> dict[int, list[Effect]]:
+    """The contributions of all neighbours of some nodes, the strongest first, by node.
+
+    Args:
+        network: The network, in evaluation mode.
+        graph: The graph.
+        out: The output of the network on it ``[N, C]``.
+        nodes: The nodes.
+    """
+    around = {node: neighbors(graph.data, node).tolist() for node in nodes}
+    removals = [Removal(node, (source,)) for node, sources in around.items() for source in sources]
+    parts = outputs_without(network, graph.data, removals).split([len(sources) for sources in around.values()])
+    found = {}
+    for (node, sources), without in zip(around.items(), parts, strict=True):
+        target = _Target.of(out[node], graph)
+        values = zip(sources, target.drop(without).tolist(), target.value(without).tolist(), strict=True)
+        found[node] = sorted((Effect(*one) for one in values), key=lambda effect: -abs(effect.contribution))
+    return found
+
+
+def readings(orderings: Sequence[Ordering], node: int) -> list[Reading]:
+    """The order of every head of every GOAT layer at a node."""
+    return [
+        Reading(
+            layer,
+            head + 1,
+            tuple(ordering.neighbors(node, head).tolist()),
+            tuple(ordering.weights(node, head).tolist()),
+        )
+        for layer, ordering in enumerate(orderings, start=1)
+        for head in range(ordering.heads)
+    ]
+
+
+def learns_order(run: Run) -> bool:
+    """Whether a run was trained without fixed orders, which are not stored with the weights."""
+    options = run.experiment.training
+    return options.fixed_ordering < 0 and not options.orderings_files
+
+
+def check_learned_order(run: Run) -> None:
+    """Raises an error if a run cannot be explained because it was trained with fixed orders."""
+    if not learns_order(run):
+        raise RunError(
+            f"the run in {run.folder} was trained with fixed orders, which are not stored with the network; "
+            "explain a run without fixed_ordering and orderings_files."
+        )
+
+
+class _Target(NamedTuple):
+    """The explained quantity at a node: the log-odds of the predicted class, or the predicted number."""
+
+    score: Tensor  # []
+    column: int  # the predicted class, or the output column of the target
+    graph: NamedGraph
+
+    @classmethod
+    def of(cls, out: Tensor, graph: NamedGraph) -> "_Target":
+        """The quantity for an output ``[C]``."""
+        column = int(out.argmax()) if graph.classes else 0
+        return cls(_score(out, column, graph), column, graph)
+
+    def drop(self, without: Tensor) -> Tensor:
+        """How much lower the quantity is in other outputs ``[R, C]`` -> ``[R]``."""
+        return self.score - _score(without, self.column, self.graph)
+
+    def value(self, out: Tensor) -> Tensor:
+        """The probability of the class, or the number, in outputs ``[..., C]``."""
+        return out.softmax(dim=-1)[..., self.column] if self.graph.classes else _score(out, 0, self.graph)
+
+
+def _score(out: Tensor, column: int, graph: NamedGraph) -> Tensor:
+    """The log-odds of a class, which do not saturate, or the number, in outputs ``[..., C]``."""
+    out = out.double()
+    if not graph.classes:
+        return graph.in_units(out[..., column])
+    others = torch.arange(out.size(-1)) != column
+    return out[..., column] - out[..., others].logsumexp(dim=-1)
+
+
+def _interactions(network: Network, node: int, strongest: Sequence[Effect], target: _Target) -> list[Interaction]:
+    pairs = list(combinations(strongest, 2))
+    removals = [Removal(node, (a.neighbor, b.neighbor)) for a, b in pairs]
+    drops = target.drop(outputs_without(network, target.graph.data, removals)).tolist()
+    found = [
+        Interaction(a.neighbor, b.neighbor, both - a.contribution - b.contribution)
+        for (a, b), both in zip(pairs, drops, strict=True)
+    ]
+    return sorted(found, key=lambda one: -abs(one.value))

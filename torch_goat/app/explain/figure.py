@@ -1,8 +1,7 @@
-"""An explanation as a picture."""
+"""Explanations as figures; they need matplotlib."""
 
 from __future__ import annotations
 
-import io
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,56 +9,46 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from torch_goat.app.explain.explanation import Explanation
-from torch_goat.experiments.information.charts import check_ending
-from torch_goat.files import write_atomic
+from torch_goat.experiments.information.charts import new_figure
+from torch_goat.experiments.information.charts import save_figure as write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SHOWN: Final = 20  # neighbours
-NAME_LENGTH: Final = 24  # letters of a name
+NAME_LENGTH: Final = 24  # characters of a name
 
 
 def save_figure(explanation: Explanation, path: str | Path) -> None:
-    """Draws contributions, coefficients per head and interactions of the 20 strongest neighbours (needs matplotlib).
+    """Draws contributions, coefficients and interactions of the 20 strongest neighbours.
 
     Args:
         explanation: The explanation.
         path: The file, a ``.png``, ``.svg`` or ``.pdf``.
     """
     path = Path(path)
-    check_ending(path)
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("a figure needs matplotlib: pip install 'torch-goat[report]'.") from error
     shown = explanation.effects[:SHOWN]
+    figure = new_figure(path, 12, 1.6 + 0.26 * max(len(shown), 4))
+    import matplotlib as mpl
+
     names = [short(explanation.graph.ids[one.neighbor]) for one in shown]
-    height = 1.6 + 0.26 * max(len(shown), 4)
     with mpl.rc_context({"text.parse_math": False, "font.size": 9}), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # letters that the font does not have
-        figure = Figure(figsize=(12, height), layout="constrained")
+        warnings.filterwarnings("ignore", message="Glyph")  # characters that the font does not have
         left, middle, right = figure.subplots(1, 3)
         _contributions(left, explanation, names)
         _coefficients(middle, explanation, names)
         _interactions(right, explanation, names)
-        figure.suptitle(_title(explanation), fontsize=11)
-        content = io.BytesIO()
-        figure.savefig(content, format=path.suffix[1:], dpi=130)
-    write_atomic(path, content.getvalue())
+        said = explanation.prediction
+        title = f"Node {short(explanation.graph.ids[explanation.node])}: {short(explanation.label(said.value))}"
+        title += f" (probability {said.probability:.3f})" if explanation.graph.classes else ""
+        figure.suptitle(title, fontsize=11)
+        write_figure(figure, path)
 
 
 def short(name: str) -> str:
-    """A name that fits beside a chart: one line, without signs that cannot be shown, cut if it is long."""
-    name = "".join(sign if sign.isprintable() else "\N{REPLACEMENT CHARACTER}" for sign in name)
+    """A name for a chart: one line, without unprintable characters, truncated if long."""
+    name = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in name)
     return name if len(name) <= NAME_LENGTH else name[: NAME_LENGTH - 1] + "…"
-
-
-def _title(explanation: Explanation) -> str:
-    said = explanation.prediction
-    text = f"Node {short(explanation.graph.ids[explanation.node])}: {short(explanation.label(said.value))}"
-    return text + (f" (probability {said.probability:.3f})" if explanation.graph.classes else "")
 
 
 def _contributions(axes: Axes, explanation: Explanation, names: list[str]) -> None:
@@ -67,16 +56,16 @@ def _contributions(axes: Axes, explanation: Explanation, names: list[str]) -> No
     colors = ["#2a78b8" if value >= 0 else "#c8553d" for value in values]
     axes.barh(range(len(values)), values, color=colors)
     axes.axvline(0, color="#666666", linewidth=0.8)
-    _named(axes, names, f"contribution ({short(explanation.unit)})", "Left out one by one")
+    _label_axes(axes, names, f"contribution ({short(explanation.unit)})", "Neighbours removed one by one")
 
 
 def _coefficients(axes: Axes, explanation: Explanation, names: list[str]) -> None:
-    """A column per head; in every cell the place in that head's order."""
+    """One column per head; each cell shows the position in the order of that head."""
     shown = [one.neighbor for one in explanation.effects[:SHOWN]]
-    title = "Coefficients, and places in the order"
+    title = "Coefficients and positions in the order"
     if not explanation.readings or not shown:
-        _named(axes, names, "", title)
-        text = "no order: the network has no GOAT layer" if not explanation.readings else "no neighbours"
+        _label_axes(axes, names, "", title)
+        text = "no order: the network has no GOAT layers" if not explanation.readings else "no neighbours"
         axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
         return
     weight = np.full((len(shown), len(explanation.readings)), np.nan)
@@ -88,7 +77,7 @@ def _coefficients(axes: Axes, explanation: Explanation, names: list[str]) -> Non
                 axes.text(column, row, str(place[node] + 1), ha="center", va="center", fontsize=7)
     _heat(axes, weight, {"cmap": "Blues", "vmin": 0, "vmax": 1.6 * np.nanmax(weight)}, "coefficient")
     axes.set_xticks(range(len(explanation.readings)), [f"{one.layer}.{one.head}" for one in explanation.readings])
-    _named(axes, names, "GOAT layer and head", title)
+    _label_axes(axes, names, "GOAT layer and head", title)
 
 
 def _interactions(axes: Axes, explanation: Explanation, names: list[str]) -> None:
@@ -101,7 +90,7 @@ def _interactions(axes: Axes, explanation: Explanation, names: list[str]) -> Non
         largest = max(float(np.nanmax(np.abs(values))), 1e-12)
         _heat(axes, values, {"cmap": "RdBu", "vmin": -largest, "vmax": largest}, f"({short(explanation.unit)})")
         axes.set_xticks(range(len(names)), names, rotation=90)
-    _named(axes, names, "neighbour", "Interactions: both left out, less each alone")
+    _label_axes(axes, names, "neighbour", "Interactions: removed together minus removed alone")
 
 
 def _heat(axes: Axes, values: np.ndarray, colors: dict[str, Any], label: str) -> None:
@@ -110,7 +99,7 @@ def _heat(axes: Axes, values: np.ndarray, colors: dict[str, Any], label: str) ->
     bar.set_label(label)
 
 
-def _named(axes: Axes, names: list[str], label: str, title: str) -> None:
+def _label_axes(axes: Axes, names: list[str], label: str, title: str) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
     axes.set_xlabel(label)

@@ -1,4 +1,4 @@
-"""A run, or a folder of runs, as one page to read and to share."""
+"""Self-contained HTML reports on a run or a folder of runs."""
 
 from torch_goat.app.report.compose import report
 

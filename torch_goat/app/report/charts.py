@@ -1,35 +1,129 @@
-"""The charts of a report."""
+"""Charts as SVG that takes its colours and fonts from the page."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final
+import io
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+from xml.etree import ElementTree
 
+import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from torch_goat.app.explain import Stability
 from torch_goat.app.explain.figure import short
-from torch_goat.app.report.compare import Row
-from torch_goat.app.report.drawing import INK, MUTED, SERIES, Chart, series
 from torch_goat.app.report.measures import Bin
+from torch_goat.experiments import Run
+from torch_goat.experiments.comparison import RunGroup
 
-COUNTED: Final = 12  # the most classes whose confusions are written out
-POINTS: Final = 2000  # of a cloud
-NAMES: Final = {"accuracy": "accuracy (%)", "macro_f1": "macro F1 (%)", "mse": "squared error (target's unit²)"}
+MAX_COUNTS: Final = 12  # classes up to which the confusion matrix shows counts
+POINTS: Final = 2000  # of a scatter plot
+NAMES: Final = {"accuracy": "accuracy (%)", "macro_f1": "macro F1 (%)", "mse": "squared error (target unit²)"}
+
+# Placeholder colours that become variables of the style sheet, so that charts follow the light or dark theme.
+INK: Final = "#0a0a01"
+MUTED: Final = "#0a0a02"
+GRID: Final = "#0a0a03"
+SERIES: Final = ("#0a0a11", "#0a0a12", "#0a0a13", "#0a0a14")
+
+_SVG: Final = "{http://www.w3.org/2000/svg}"
+_LINK: Final = "{http://www.w3.org/1999/xlink}href"
+_STYLE: Final[dict[Any, Any]] = {
+    "svg.fonttype": "none",  # keep text as text
+    "text.parse_math": False,  # names may contain $
+    "font.size": 9,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": GRID,
+    "grid.linewidth": 0.6,
+    "text.color": INK,
+    "xtick.color": GRID,
+    "ytick.color": GRID,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": MUTED,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "lines.linewidth": 1.6,
+}
 
 
-def intervals_chart(rows: Sequence[Row]) -> Chart:
+class Chart:
+    """A chart of the page, drawn in a ``with chart.axes() as axes`` block.
+
+    Args:
+        name: The prefix of its element ids, one word.
+        title: The title.
+        caption: The text below the chart.
+    """
+
+    def __init__(self, name: str, title: str, caption: str) -> None:
+        self.name, self.title, self.caption, self.svg = name, title, caption, ""
+
+    @contextmanager
+    def axes(self, width: float = 4.6, height: float = 3.0) -> Iterator[Axes]:
+        """Axes to draw on; sizes are in inches."""
+        with mpl.rc_context({**_STYLE, "svg.hashsalt": self.name}), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph")  # the font of the page may have the character
+            figure = Figure(figsize=(width, height), layout="constrained")
+            yield figure.subplots()
+            text = io.StringIO()
+            figure.savefig(text, format="svg", transparent=True, metadata={"Date": None})
+        self.svg = _for_page(text.getvalue(), self.name, f"{self.title}. {self.caption}")
+
+
+def _for_page(text: str, name: str, label: str) -> str:
+    """Adapts an SVG to the page: unique ids, colours and fonts of the page, responsive width."""
+    root = ElementTree.fromstring(text)
+    for parent in list(root.iter()):
+        for child in [child for child in parent if child.tag in (f"{_SVG}metadata", f"{_SVG}style")]:
+            parent.remove(child)
+    for element in root.iter():
+        element.tag = element.tag.removeprefix(_SVG)
+        attributes = {key: _attribute(key, value, name) for key, value in element.attrib.items()}
+        element.attrib.clear()
+        element.attrib.update({"href" if key == _LINK else key: value for key, value in attributes.items()})
+    width = float(root.attrib["viewBox"].split()[2])
+    for key in ("width", "height", "version"):
+        root.attrib.pop(key, None)
+    root.attrib.update({"role": "img", "aria-label": label, "style": f"max-width: {width * 4 / 3:.0f}px"})
+    return ElementTree.tostring(root, encoding="unicode", method="html")
+
+
+def _attribute(key: str, value: str, name: str) -> str:
+    if key == "id":
+        return f"{name}-{value}"
+    if key == _LINK:
+        return f"#{name}-{value.removeprefix('#')}"
+    value = re.sub(r"url\(#", f"url(#{name}-", value)
+    value = re.sub(r"font-family:[^;]*;?", "", value)
+    value = re.sub(r"font: ([\d.]+px) [^;]*", r"font-size: \1", value)
+    return re.sub(r"#0a0a(\d\d)", r"var(--chart-\1)", value)
+
+
+def intervals_chart(groups: Sequence[RunGroup[Run]]) -> Chart:
     """The test metric of every model with its interval."""
-    metric = rows[0].metric
+    metric = groups[0].metric
     unit = 1 if metric == "mse" else 100
-    chart = Chart("intervals", "Models compared", "Points: test metric; lines: 95 % intervals. Best validation on top.")
-    with chart.axes(5.4, 0.9 + 0.36 * len(rows)) as axes:
-        for place, row in enumerate(rows):
-            axes.plot([unit * row.low, unit * row.high], [place, place], color=SERIES[0], alpha=0.5, linewidth=4)
-            axes.plot([unit * row.mean], [place], "o", color=SERIES[0])
-        axes.set_yticks(range(len(rows)), [short(row.label) for row in rows])
-        axes.set_ylim(len(rows) - 0.5, -0.5)
+    caption = "Points: test metric; lines: 95 % intervals. The model with the best validation is on top."
+    chart = Chart("intervals", "Comparison of models", caption)
+    with chart.axes(5.4, 0.9 + 0.36 * len(groups)) as axes:
+        for place, group in enumerate(groups):
+            ends = [unit * end for end in group.interval]
+            axes.plot(ends, [place, place], color=SERIES[0], alpha=0.5, linewidth=4)
+            axes.plot([unit * group.mean], [place], "o", color=SERIES[0])
+        axes.set_yticks(range(len(groups)), [short(group.label) for group in groups])
+        axes.set_ylim(len(groups) - 0.5, -0.5)
         axes.set_xlabel(f"test {NAMES.get(metric, metric)}")
         axes.set_ylabel("model")
         axes.grid(axis="y", visible=False)
@@ -38,10 +132,10 @@ def intervals_chart(rows: Sequence[Row]) -> Chart:
 
 def loss_chart(curves: Mapping[str, np.ndarray], name: str, best_epoch: int) -> Chart:
     """The loss by epoch."""
-    chart = Chart("loss", "Loss by epoch", f"The weights of epoch {best_epoch} were kept (dashed line).")
+    chart = Chart("loss", "Loss by epoch", f"The dashed line marks epoch {best_epoch}, whose weights were kept.")
     with chart.axes() as axes:
-        series(axes, 0, curves["epoch"], curves["train_loss"], "training, with dropout")
-        series(axes, 1, curves["epoch"], curves["val_loss"], "validation")
+        _line(axes, 0, curves["epoch"], curves["train_loss"], "training, with dropout")
+        _line(axes, 1, curves["epoch"], curves["val_loss"], "validation")
         _epochs(axes, best_epoch)
         axes.set_ylabel(name)
         axes.legend()
@@ -49,12 +143,16 @@ def loss_chart(curves: Mapping[str, np.ndarray], name: str, best_epoch: int) -> 
 
 
 def metric_chart(curves: Mapping[str, np.ndarray], metric: str, best_epoch: int) -> Chart:
-    """The metric of every part by epoch."""
+    """The metric on training, validation and test nodes by epoch."""
     unit, name = (100 if metric == "accuracy" else 1), NAMES.get(metric, metric)
-    chart = Chart("metric", f"{name.partition(' (')[0].capitalize()} by epoch", "Dashed line: the epoch that was kept.")
+    chart = Chart(
+        "metric",
+        f"{name.partition(' (')[0].capitalize()} by epoch",
+        "The dashed line marks the epoch whose weights were kept.",
+    )
     with chart.axes() as axes:
         for number, (split, label) in enumerate({"train": "training", "val": "validation", "test": "test"}.items()):
-            series(axes, number, curves["epoch"], unit * curves[f"{split}_{metric}"], label)
+            _line(axes, number, curves["epoch"], unit * curves[f"{split}_{metric}"], label)
         _epochs(axes, best_epoch)
         axes.set_ylabel(name)
         axes.legend()
@@ -62,9 +160,9 @@ def metric_chart(curves: Mapping[str, np.ndarray], metric: str, best_epoch: int)
 
 
 def confusion_chart(counts: np.ndarray, classes: Sequence[str]) -> Chart:
-    """Predicted beside true classes."""
+    """True and predicted classes."""
     size = len(classes)
-    chart = Chart("confusion", "Confusion matrix", "Test nodes; the colour is the share within the true class.")
+    chart = Chart("confusion", "Confusion matrix", "Test nodes. The colour shows the share of the true class.")
     names = [short(name) for name in classes]
     total = np.maximum(counts.sum(axis=1, keepdims=True), 1)
     side = min(2.3 + 0.2 * size, 5.2)
@@ -74,7 +172,7 @@ def confusion_chart(counts: np.ndarray, classes: Sequence[str]) -> Chart:
             if share > 0:
                 color = SERIES[0] if row == column else SERIES[1]
                 axes.add_patch(Rectangle((column - 0.5, row - 0.5), 1, 1, facecolor=color, alpha=0.7 * share))
-            if size <= COUNTED:
+            if size <= MAX_COUNTS:
                 text = axes.text(column, row, f"{counts[row, column]}", ha="center", va="center")
                 text.set(fontsize=9 - size // 6, color=INK if share > 0 else MUTED)
         axes.set_xlim(-0.5, size - 0.5)
@@ -89,10 +187,10 @@ def confusion_chart(counts: np.ndarray, classes: Sequence[str]) -> Chart:
 
 
 def residual_chart(truth: np.ndarray, predicted: np.ndarray) -> Chart:
-    """Residuals beside predictions."""
+    """Residuals by prediction."""
     shown = np.random.default_rng(0).permutation(len(truth))[:POINTS]
-    caption = "Test nodes: true value less prediction."
-    caption += f" {len(shown):,} of {len(truth):,} nodes, drawn at random." if len(shown) < len(truth) else ""
+    caption = "Test nodes: true value minus prediction."
+    caption += f" {len(shown):,} of {len(truth):,} nodes, sampled at random." if len(shown) < len(truth) else ""
     chart = Chart("residuals", "Residuals", caption)
     with chart.axes() as axes:
         axes.axhline(0, color=MUTED, linewidth=0.8)
@@ -104,21 +202,22 @@ def residual_chart(truth: np.ndarray, predicted: np.ndarray) -> Chart:
 
 
 def calibration_chart(bins: Sequence[Bin], error: float) -> Chart:
-    """How often predictions of some confidence are right."""
-    caption = f"On the diagonal a confidence is what it says. Expected calibration error {100 * error:.1f} %."
+    """The accuracy by confidence."""
+    caption = f"Confidences on the diagonal are calibrated. Expected calibration error: {100 * error:.1f} %."
     chart = Chart("calibration", "Calibration", f"{caption} Bars: 95 % intervals.")
     with chart.axes() as axes:
         axes.plot([0, 100], [0, 100], color=MUTED, linewidth=0.8, linestyle="--")
         _points(axes, [100 * one.center for one in bins], bins, 100)
         axes.set_xlabel("confidence: probability of the predicted class (%)")
-        axes.set_ylabel("right (%)")
+        axes.set_ylabel("correct predictions (%)")
         axes.set_xlim(min([100 * one.low for one in bins], default=0) - 5, 102)
     return chart
 
 
 def means_chart(bins: Sequence[Bin]) -> Chart:
-    """What nodes of similar predictions are in the mean."""
-    chart = Chart("calibration", "Calibration", "On the diagonal predictions are right in the mean. 95 % intervals.")
+    """The mean true value by prediction."""
+    caption = "Predictions on the diagonal are correct on average. Bars: 95 % intervals."
+    chart = Chart("calibration", "Calibration", caption)
     with chart.axes() as axes:
         ends = [min(one.low for one in bins), max(one.high for one in bins)] if bins else [0, 1]
         axes.plot(ends, ends, color=MUTED, linewidth=0.8, linestyle="--")
@@ -129,14 +228,14 @@ def means_chart(bins: Sequence[Bin]) -> Chart:
 
 
 def degree_chart(bins: Sequence[Bin], metric: str) -> Chart:
-    """The metric of nodes with similarly many neighbours."""
+    """The metric by number of neighbours."""
     unit, name = (100 if metric == "accuracy" else 1), NAMES.get(metric, metric)
     title = f"{name.partition(' (')[0].capitalize()} by degree"
-    chart = Chart("degree", title, "Test nodes; bars: 95 % intervals; in brackets: number of nodes.")
+    chart = Chart("degree", title, "Test nodes. Bars: 95 % intervals; in brackets: number of nodes.")
     with chart.axes() as axes:
         _points(axes, range(len(bins)), bins, unit)
         labels = [f"{one.low:.0f}" if one.low == one.high else f"{one.low:.0f}–{one.high:.0f}" for one in bins]
-        labels = [f"{label}\n({one.count:,})" for label, one in zip(labels, bins, strict=True)]
+        labels = [f"{label}\n({one.nodes:,})" for label, one in zip(labels, bins, strict=True)]
         axes.set_xticks(range(len(bins)), labels)
         axes.set_xlabel("degree (number of neighbours)")
         axes.grid(axis="x", visible=False)
@@ -145,14 +244,14 @@ def degree_chart(bins: Sequence[Bin], metric: str) -> Chart:
 
 
 def stability_chart(stability: Stability) -> Chart | None:
-    """How near the order of earlier epochs is to the learned one; nothing if none can be compared."""
+    """The agreement of recorded epochs with the learned order; ``None`` if there is none."""
     known = [one for one in stability.epochs if np.isfinite(one.mean)]
     if not known:
         return None
     caption = (
-        f"Kendall's tau with the learned order, mean over heads and {len(stability.nodes):,} nodes; band: quartiles."
+        f"Kendall's tau with the learned order, mean over heads and {len(stability.nodes):,} nodes. Band: quartiles."
     )
-    chart = Chart("stability", "Order stability over epochs", caption)
+    chart = Chart("stability", "Stability of the order over epochs", caption)
     with chart.axes() as axes:
         layers, lowest = sorted({one.layer for one in known}), 0.0
         for number, layer in enumerate(layers):
@@ -162,7 +261,7 @@ def stability_chart(stability: Stability) -> Chart | None:
             low, high = (np.array([np.nanquantile(one, share) for one in tau]) for share in (0.25, 0.75))
             lowest = min(lowest, float(low.min()))
             axes.fill_between(epochs, low, high, color=SERIES[color], alpha=0.15, linewidth=0)
-            series(axes, color, epochs, [one.mean for one in found], f"GOAT layer {layer}")
+            _line(axes, color, epochs, [one.mean for one in found], f"GOAT layer {layer}")
         axes.set_ylim(lowest - 0.05, 1.05)
         axes.axhline(0, color=MUTED, linewidth=0.8)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -173,10 +272,15 @@ def stability_chart(stability: Stability) -> Chart | None:
     return chart
 
 
+def _line(axes: Axes, number: int, x: Any, y: Any, label: str) -> None:
+    marker = "o" if len(x) < 20 else ""
+    axes.plot(x, y, color=SERIES[number], label=label, marker=marker, markersize=4)
+
+
 def _points(axes: Axes, x: Sequence[float] | range, bins: Sequence[Bin], unit: float) -> None:
     value = unit * np.array([one.value for one in bins])
-    low, high = (unit * np.array([getattr(one, name) for one in bins]) for name in ("value_low", "value_high"))
-    error = np.nan_to_num(np.stack([value - low, high - value])).clip(min=0)
+    ends = unit * np.array([one.interval for one in bins]).reshape(-1, 2)
+    error = np.nan_to_num(np.stack([value - ends[:, 0], ends[:, 1] - value])).clip(min=0)
     axes.errorbar(x, value, error, fmt="o-", color=SERIES[0], ecolor=MUTED, elinewidth=1, capsize=3, markersize=5)
 
 

@@ -1,215 +1,259 @@
-from collections.abc import Sequence
+import base64
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
 from torch import Tensor
 
 import torch_goat
-from torch_goat.app.explain import Graph, contributions, stability
-from torch_goat.app.explain.explanation import in_units, truths
-from torch_goat.app.explain.node import check_sorts
-from torch_goat.app.explain.steadiness import siblings
-from torch_goat.app.report import charts, measures, words
-from torch_goat.app.report.compare import Finished, Row, compare, damage, gather, on_one_dataset
-from torch_goat.app.report.drawing import Chart
-from torch_goat.app.report.page import render
+from torch_goat.app.explain import contributions, stability
+from torch_goat.app.explain.explanation import check_learned_order, learns_order
+from torch_goat.app.explain.removals import forward
+from torch_goat.app.report import charts, measures, text
 from torch_goat.app.report.viewer import viewer_data
-from torch_goat.experiments import NamedGraph, Run
+from torch_goat.experiments import NamedGraph, Run, RunError, compare_runs, find_runs
+from torch_goat.experiments.comparison import RunGroup
 from torch_goat.experiments.run import Damaged
 from torch_goat.nn import Ordering
 from torch_goat.settings import SettingsError
 
-MOST_NODES: Final = 200  # with contributions
-UNASKED_NODES: Final = 20  # with contributions if none are named
+MAX_NODES: Final = 200  # with contributions
+DEFAULT_NODES: Final = 20  # with contributions if the caller names none
 
 
 @dataclass(frozen=True)
 class Detail:
-    """The run that a report looks at closely, and what its network says.
+    """A run that the report shows in detail, with the output of its network.
 
     Args:
         run: The run.
-        named: The graph that it was trained on.
-        out: The network's output ``[N, C]``.
+        graph: The graph that it was trained on.
+        out: The output of the network ``[N, C]``.
         orderings: The orders of its GOAT layers.
     """
 
     run: Run
-    named: NamedGraph
+    graph: NamedGraph
     out: Tensor
     orderings: Sequence[Ordering]
 
     @property
-    def classification(self) -> bool:
-        """Whether the network predicts classes."""
-        return bool(self.named.classes)
-
-    @property
-    def curve(self) -> str:
-        """The metric that was measured in every epoch."""
-        return "accuracy" if self.classification else "mse"
-
-    @property
-    def truth(self) -> Tensor:
-        """The class or the target of every node ``[N]``."""
-        return truths(self.named)
-
-    @property
     def numbers(self) -> Tensor:
-        """The predictions of regression ``[N]``."""
-        return in_units(self.named, self.out[:, 0])
+        """The predicted numbers of a regression ``[N]``."""
+        return self.graph.in_units(self.out[:, 0])
 
     @property
     def test(self) -> Tensor:
         """The test nodes."""
-        return self.named.data.test_mask.nonzero().view(-1)
+        return self.graph.data.test_mask.nonzero().view(-1)
 
-    def badness(self) -> Tensor:
-        """How wrong each prediction is ``[N]``: one less the probability of the true class, or the squared error."""
-        if not self.classification:
-            return (self.numbers - self.truth).square()
-        return 1 - self.out.softmax(dim=-1).gather(1, self.truth.long().clamp(min=0).view(-1, 1)).view(-1)
+    def test_errors(self) -> Tensor:
+        """The error of each test node: 1 minus the probability of the true class, or the squared error."""
+        truth = self.graph.truth[self.test]
+        if not self.graph.classes:
+            return (self.numbers[self.test] - truth).square()
+        return 1 - self.out[self.test].softmax(dim=-1).gather(1, truth.long().clamp(min=0).view(-1, 1)).view(-1)
 
 
-def report(place: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path | None = None) -> str:
-    """The report on a run or on all runs of a folder, as one page of HTML that needs nothing else.
+def report(folder: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path | None = None) -> str:
+    """Writes a report on a run, or on all runs in a folder, as a self-contained HTML page.
 
-    The runs on one dataset are compared; the run of the best validation is looked at closely. Neighbourhoods are those
-    of the best run whose network learned an order, if there is one. A run with a damaged file is left out and named, if
-    there are others.
+    The report compares the runs on one dataset and shows the run with the best validation in detail. Neighbourhoods
+    are those of the best run with a learned order, if any. Runs with damaged files are left out and listed if there
+    are others.
 
     Args:
-        place: A run folder, or a folder that holds some at any depth.
-        nodes: The nodes, by name, for which every neighbour's contribution is computed, at most 200; the 20 test nodes
-            whose predictions are furthest from the truth if there are none.
+        folder: A run folder, or a folder with run folders at any depth.
+        nodes: The names of at most 200 nodes whose neighbours' contributions are computed; by default the 20 test
+            nodes with the largest errors.
         data_dir: The folder of the datasets.
     """
-    place = Path(place)
-    if len(nodes) > MOST_NODES:
-        raise SettingsError(f"{len(nodes)} nodes are too many to explain in one page; name at most {MOST_NODES}.")
-    found, left_out = gather(place)
+    folder = Path(folder)
+    if len(nodes) > MAX_NODES:
+        raise SettingsError(f"a report can explain at most {MAX_NODES} nodes, got {len(nodes)}.")
+    runs, left_out = gather(folder)
     while True:
         try:
-            return _page(place, found, left_out, nodes, data_dir)
-        except Damaged as error:  # in a file that is read of the runs that are looked at alone
-            sound = [run for run in found if run.folder != error.folder]
-            if len(sound) in (0, len(found)):
+            return _page(folder, runs, left_out, nodes, data_dir)
+        except Damaged as error:  # in a file that is only read of runs that are shown in detail
+            others = [run for run in runs if run.folder != error.folder]
+            if len(others) in (0, len(runs)):
                 raise
-            found, left_out = sound, [*left_out, damage(error, place)]
+            runs, left_out = others, [*left_out, _damage(error, folder)]
+
+
+def gather(folder: Path) -> tuple[list[Run], list[str]]:
+    """The finished runs in a folder, and why others are left out."""
+    if not folder.is_dir():
+        raise RunError(f"there is no folder {folder}; pass a run folder or a folder with runs.")
+    found, left_out = [], []
+    for run in find_runs(folder):
+        if run.state != "done":
+            left_out.append(f"{_relative(run.folder, folder)} is not done")
+            continue
+        try:
+            if run.experiment and run.result:  # reads both files
+                found.append(run)
+        except Damaged as error:
+            left_out.append(_damage(error, folder))
+    if not found:
+        reason = f" ({left_out[0]})" if left_out else ""
+        raise RunError(f"there is no finished run in {folder}{reason}; pass a folder that goat train has filled.")
+    return found, left_out
+
+
+def _damage(error: Damaged, folder: Path) -> str:
+    return f"{_relative(error.folder, folder)} is damaged ({error.what})"
+
+
+def _relative(run: Path, folder: Path) -> str:
+    return "the run" if run == folder else str(run.relative_to(folder))
+
+
+def comparable(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """The largest set of runs on the same data, target and split protocol, and the names of the data of the others."""
+
+    def task(run: Run) -> tuple[Any, ...]:
+        one, tables = run.experiment, run.experiment.tables
+        files = () if tables is None else (tables.digest or (tables.nodes, tables.edges), tables.target)
+        parts = () if tables is None else (tables.split_column, tables.time_column, tables.train, tables.val)
+        return one.dataset, one.split, one.graph, files, parts, next(iter(run.result.metrics["val"]))
+
+    def name(run: Run) -> str:
+        one = run.experiment
+        text = f"{one.dataset} {one.split}".strip()
+        return text if one.tables is None else f"{text} ({one.tables.target})"
+
+    counts = Counter(task(run) for run in runs)
+    chosen = max(counts, key=lambda one: counts[one])  # the first of several that are equally frequent
+    others = dict.fromkeys(name(run) for run in runs if task(run) != chosen)
+    return [run for run in runs if task(run) == chosen], list(others)
 
 
 def _page(
-    place: Path, found: Sequence[Finished], left_out: Sequence[str], nodes: Sequence[str], data_dir: str | Path | None
+    folder: Path, found: Sequence[Run], left_out: Sequence[str], nodes: Sequence[str], data_dir: str | Path | None
 ) -> str:
-    runs, other_data = on_one_dataset(found)
-    rows = _rows(runs, data_dir)
-    looked_at = next((row for row in rows if _sorts(row.best)), rows[0])
-    detail = look_at(looked_at.best, data_dir)
-    row, reader = _with_order(rows, looked_at, detail, data_dir)
-    reader_name = words.name(row, reader.run.experiment)
-    chosen = [reader.named.node(name) for name in nodes] or _furthest(reader)
-    effects = contributions(reader.run.network, reader.named, reader.out, chosen)
-    others = [run.folder for run in runs] if len(runs) > 1 else siblings(reader.run.folder)
-    steady = stability(reader.run, Graph.of(reader.named.data), reader.orderings, others, data_dir=data_dir)
-    viewed = viewer_data(reader.named, reader.out, reader.orderings, effects)
-    viewed["first"] = chosen[0] if chosen else int(measures.degrees(reader.named.data).argmax())
+    @cache
+    def graph_of(run: Run) -> NamedGraph:
+        return run.graph(data_dir)
+
+    @cache
+    def detail_of(run: Run) -> Detail:
+        check_learned_order(run)
+        return Detail(run, graph_of(run), *forward(run.network, graph_of(run).data))
+
+    def squared_errors(run: Run) -> np.ndarray:
+        return detail_of(run).test_errors().double().numpy() if learns_order(run) else np.empty(0)
+
+    runs, other_data = comparable(found)
+    tested = int(graph_of(runs[0]).data.test_mask.sum())
+    groups = compare_runs(runs, test_nodes=tested, errors=squared_errors).groups
+    shown = next((group for group in groups if learns_order(group.best)), groups[0])
+    detail = detail_of(shown.best)
+    ordered = shown if detail.orderings else next(filter(_has_order, groups), shown)
+    reader = detail_of(ordered.best)
+    reader_name = text.run_name(ordered)
+    chosen = [reader.graph.node(name) for name in nodes] or _largest_errors(reader)
+    effects = contributions(reader.run.network, reader.graph, reader.out, chosen)
+    others = runs if len(runs) > 1 else None
+    stable = stability(reader.run, reader.graph.data, reader.orderings, others, data_dir=data_dir)
+    viewed = viewer_data(reader.graph, reader.out, reader.orderings, effects)
+    viewed["first"] = chosen[0] if chosen else int(measures.degrees(reader.graph.data).argmax())
     values = {
-        "title": words.title(rows, detail.named),
-        "summary": words.summary(rows, detail.named),
-        "detail": words.name(looked_at, detail.run.experiment),
-        "data_table": words.data_table(detail.named),
-        "split_table": words.split_table(detail.named, detail.run.experiment),
-        "comparison_table": words.comparison_table(rows),
-        "notes": words.comparison_notes(rows, other_data, left_out, looked_at),
-        "intervals": charts.intervals_chart(rows) if len(rows) > 1 else None,
+        "title": text.title(groups),
+        "summary": text.summary(groups, detail.graph),
+        "detail": text.run_name(shown),
+        "data_table": text.data_table(detail.graph),
+        "split_table": text.split_table(detail.graph, detail.run.experiment),
+        "comparison_table": text.comparison_table(groups, tested),
+        "notes": text.comparison_notes(groups, other_data, left_out, shown),
+        "intervals": charts.intervals_chart(groups) if len(groups) > 1 else None,
         "learning": _learning(detail),
-        "metrics_table": words.metrics_table(detail.run.result),
+        "metrics_table": text.metrics_table(detail.run.result),
         "predictions": _predictions(detail),
-        "stability": charts.stability_chart(steady),
-        "seeds_table": words.seeds_table(steady) if steady.seeds else None,
+        "stability": charts.stability_chart(stable),
+        "seeds_table": text.seeds_table(stable) if stable.seeds else None,
         "reader": reader_name,
-        "order_notes": words.order_notes(steady, bool(reader.orderings)),
-        "viewer_text": words.viewer_text(
-            reader.named, reader_name, viewed["included"], bool(reader.orderings), bool(nodes)
+        "order_notes": text.order_notes(stable, bool(reader.orderings)),
+        "viewer_text": text.viewer_text(
+            reader.graph, reader_name, viewed["included"], bool(reader.orderings), bool(nodes)
         ),
-        "cost_table": words.cost_table(rows),
-        "environment_table": words.environment_table(detail.run.result),
+        "cost_table": text.cost_table(groups),
+        "environment_table": text.environment_table(detail.run.result),
         "version": torch_goat.__version__,
-        "place": str(place),
+        "place": str(folder),
     }
     return render(values, viewed)
 
 
-def look_at(run: Finished, data_dir: str | Path | None) -> Detail:
-    """Opens a run and lets its network predict."""
-    opened = Run(run.folder)
-    check_sorts(opened)
-    named = opened.graph(data_dir)
-    out, orderings = Graph.of(named.data).run_with_orderings(opened.network)
-    return Detail(opened, named, out, orderings)
+def _has_order(group: RunGroup[Run]) -> bool:
+    return "goat" in group.best.experiment.model.name and learns_order(group.best)
 
 
-def _sorts(run: Finished) -> bool:
-    """Whether its network sorts by itself, and so can be looked at."""
-    options = run.experiment.training
-    return not options.orderings_files and options.fixed_ordering < 0
+def _largest_errors(detail: Detail) -> list[int]:
+    order = detail.test_errors().argsort(descending=True, stable=True)
+    return detail.test[order[:DEFAULT_NODES]].tolist()
 
 
-def _with_order(rows: Sequence[Row], looked_at: Row, detail: Detail, data_dir: str | Path | None) -> tuple[Row, Detail]:
-    """The best run whose network learned an order, if there is one, else the one that is looked at."""
-    if not detail.orderings:
-        for row in rows:
-            if "goat" in row.best.experiment.model.name and _sorts(row.best):
-                return row, look_at(row.best, data_dir)
-    return looked_at, detail
+def _learning(detail: Detail) -> list[charts.Chart]:
+    curves, best, graph = detail.run.curves, detail.run.result.best_epoch, detail.graph
+    unit = "target unit" if graph.target_scale == 1 else "standard deviations"
+    loss = "cross-entropy (nats)" if graph.classes else f"squared error ({unit}²)"
+    metric = "accuracy" if graph.classes else "mse"
+    return [charts.loss_chart(curves, loss, best), charts.metric_chart(curves, metric, best)]
 
 
-def _rows(runs: Sequence[Finished], data_dir: str | Path | None) -> list[Row]:
-    tested = int(Run(runs[0].folder).graph(data_dir).data.test_mask.sum())
-
-    def squares(run: Finished) -> np.ndarray:
-        if not _sorts(run):
-            return np.empty(0)
-        looked = look_at(run, data_dir)
-        return looked.badness()[looked.test].double().numpy()
-
-    return compare(runs, tested, squares)
-
-
-def _furthest(detail: Detail) -> list[int]:
-    """The test nodes whose predictions are furthest from the truth."""
-    badness = detail.badness()[detail.test]
-    return detail.test[badness.argsort(descending=True, stable=True)[:UNASKED_NODES]].tolist()
-
-
-def _learning(detail: Detail) -> list[Chart]:
-    curves = detail.run.curves
-    best = detail.run.result.best_epoch
-    unit = "target's unit" if detail.named.target_scale == 1 else "standard deviations"
-    loss = "cross-entropy (nats)" if detail.classification else f"squared error ({unit}²)"
-    return [charts.loss_chart(curves, loss, best), charts.metric_chart(curves, detail.curve, best)]
-
-
-def _predictions(detail: Detail) -> list[Chart]:
-    """Of the test nodes, or none if there are none."""
-    test, data = detail.test, detail.named.data
+def _predictions(detail: Detail) -> list[charts.Chart]:
+    """Charts of the predictions on the test nodes, if there are any."""
+    test, graph = detail.test, detail.graph
     if test.numel() == 0:
         return []
-    degree = measures.degrees(data)[test].numpy()
-    if not detail.classification:
-        truth, predicted = (value[test].double().numpy() for value in (detail.truth, detail.numbers))
+    degree = measures.degrees(graph.data)[test].numpy()
+    if not graph.classes:
+        truth, predicted = (value[test].double().numpy() for value in (graph.truth, detail.numbers))
         return [
             charts.residual_chart(truth, predicted),
             charts.means_chart(measures.mean_by(predicted, truth, bins=10)),
-            charts.degree_chart(measures.mean_by(degree, (truth - predicted) ** 2), detail.curve),
+            charts.degree_chart(measures.mean_by(degree, (truth - predicted) ** 2), "mse"),
         ]
-    truth, out = detail.truth[test].numpy(), detail.out[test].double()
+    truth, out = graph.truth[test].numpy(), detail.out[test].double()
     confidence, predicted = (value.numpy() for value in out.softmax(dim=-1).max(dim=-1))
-    right = truth == predicted
+    correct = truth == predicted
     return [
-        charts.confusion_chart(measures.confusion(truth, predicted, len(detail.named.classes)), detail.named.classes),
-        charts.calibration_chart(*measures.calibration(confidence, right)),
-        charts.degree_chart(measures.share_by(degree, right), detail.curve),
+        charts.confusion_chart(measures.confusion(truth, predicted, len(graph.classes)), graph.classes),
+        charts.calibration_chart(*measures.calibration(confidence, correct)),
+        charts.degree_chart(measures.mean_by(degree, correct), "accuracy"),
     ]
+
+
+def render(values: Mapping[str, Any], viewer: Mapping[str, Any]) -> str:
+    """Fills the template; all text is escaped.
+
+    Args:
+        values: The values that the template refers to.
+        viewer: The data of the neighbourhood viewer.
+    """
+    script = _file("page.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page = environment.from_string(_file("page.html")).render(
+        **values,
+        style=Markup(_file("page.css")),
+        script=Markup(script),
+        script_hash=f"sha256-{digest}",  # the content security policy allows only this script
+        viewer_data=Markup(json.dumps(viewer).replace("<", "\\u003c")),  # so that it cannot contain a tag
+    )
+    return page.encode("utf-8", "replace").decode("utf-8")  # folder names may not be valid Unicode
+
+
+def _file(name: str) -> str:
+    return resources.files("torch_goat.app.report").joinpath(name).read_text(encoding="utf-8")

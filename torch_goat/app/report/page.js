@@ -1,10 +1,10 @@
 "use strict";
-// The neighbourhood viewer. Everything that comes from the data is set as text, never as markup.
+// The neighbourhood viewer. All data are inserted as text, never as markup.
 (async () => {
   const SHOWN = 200; // neighbours of one node
   const MATCHES = 12; // of a search
   const OPEN = 20; // nodes with contributions, listed at once
-  const SPLITS = ["in no part of the split", "training", "validation", "test"];
+  const SPLITS = ["none", "training", "validation", "test"];
   const $ = (id) => document.getElementById(id);
   const about = JSON.parse($("viewer-data").textContent);
   const arrays = await unpack(about);
@@ -32,7 +32,7 @@
     return name in arrays ? JSON.parse(new TextDecoder().decode(arrays[name])) : null;
   }
 
-  // Whole numbers from their bytes, which stand in arrays of their own.
+  // Integers from one array per byte.
   function planes(name) {
     const values = new Uint32Array(arrays[`${name}.0`].length);
     for (let byte = 0; `${name}.${byte}` in arrays; byte++) {
@@ -48,7 +48,7 @@
     return pointer;
   }
 
-  // The neighbours of every node, ascending, from their steps.
+  // The neighbours of every node in ascending order, from their differences.
   function readList(layer) {
     const pointer = pointers(arrays[`list${layer}.count`]);
     const source = planes(`list${layer}.step`);
@@ -58,7 +58,7 @@
     return { pointer, source };
   }
 
-  // For every head the places in that list, in order, and the coefficients in 255ths of the largest.
+  // For every head, the positions in that list in order, and the coefficients in 1/255 of the largest.
   function readOrders(layer, heads) {
     const counts = arrays[`order${layer}.count`];
     const pointer = pointers(counts);
@@ -85,7 +85,7 @@
     return element;
   }
 
-  // The neighbours to show, with their coefficients where there is an order, and how many there are in all.
+  // The neighbours to show, with coefficients if there is an order, and their total number.
   function neighborhood() {
     const { node, layer, head } = state;
     const { pointer, source } = lists[layer];
@@ -121,14 +121,14 @@
     const { all, rows } = neighborhood();
     const effects = effectsOf(node);
     const head = make("tr");
-    head.append(make("th", "place", "number"), make("th", "neighbour"), make("th", about.classification ? "class" : "true value"));
-    if (orders.length) head.append(make("th", "coefficient (share of one)", "weight"));
+    head.append(make("th", "position", "number"), make("th", "neighbour"), make("th", about.classification ? "class" : "true value"));
+    if (orders.length) head.append(make("th", "coefficient", "weight"));
     if (effects) head.append(make("th", `contribution (${about.unit})`, "effect"));
     for (const cell of head.children) cell.scope = "col";
     $("neighbors").tHead.replaceChildren(head);
     const body = document.createDocumentFragment();
     const strongest = effects ? Math.max(1e-12, ...Array.from(effects.values(), Math.abs)) : 1;
-    const digits = Math.min(12, Math.max(0, 3 - Math.floor(Math.log10(strongest)))); // four of the strongest
+    const digits = Math.min(12, Math.max(0, 3 - Math.floor(Math.log10(strongest)))); // four significant digits of the strongest
     rows.forEach((row, index) => body.append(line(row, index, effects, strongest, digits)));
     $("neighbors").tBodies[0].replaceChildren(body);
     $("shown").textContent = sentence(all, rows.length, effects);
@@ -140,20 +140,20 @@
   function sentence(all, shown, effects) {
     const size = arrays.degree[state.node];
     if (!all && size && about.included < count) {
-      return `The ${size.toLocaleString("en")} neighbours of this node are not in this page; goat report --nodes puts them there.`;
+      return `The ${size.toLocaleString("en")} neighbours of this node are not included in this page; include them with goat report --nodes.`;
     }
     const { pointer, source } = lists[state.layer];
-    const own = source.subarray(pointer[state.node], pointer[state.node + 1]).includes(state.node) ? ", the node itself among them" : "";
-    const order = orders.length ? `in the order in which this head reads them${own}` : "in no order: the network has no GOAT layer";
-    const part = shown < all ? `${all.toLocaleString("en")} entries, of which the first ${shown} are shown` : `${all.toLocaleString("en")} entries`;
-    const without = effects ? "" : " Contributions were not computed for this node; goat report --nodes does.";
+    const own = source.subarray(pointer[state.node], pointer[state.node + 1]).includes(state.node) ? ", including the node itself" : "";
+    const order = orders.length ? `in the order of this head${own}` : "unordered: the network has no GOAT layer";
+    const part = shown < all ? `${all.toLocaleString("en")} neighbours, of which the first ${shown} are shown` : `${all.toLocaleString("en")} neighbours`;
+    const without = effects ? "" : " Contributions were not computed for this node; compute them with goat report --nodes.";
     return `${part}, ${order}.${without}`;
   }
 
   function showFacts(node) {
     const facts = [
       ["neighbours", arrays.degree[node].toLocaleString("en")],
-      ["part", SPLITS[arrays.split[node]]],
+      ["split", SPLITS[arrays.split[node]]],
       [about.classification ? "true class" : "true value", classOf(arrays.truth[node])],
       ["predicted", classOf(arrays.predicted[node])],
     ];
@@ -171,7 +171,7 @@
     const made = make("tr");
     const name = make("td");
     if (row.node === state.node) {
-      name.append(make("span", `${nameOf(row.node)} (itself)`, "own"));
+      name.append(make("span", `${nameOf(row.node)} (the node itself)`, "own"));
     } else {
       const link = make("a", nameOf(row.node));
       link.href = "#node";
@@ -204,7 +204,7 @@
     if (focus) $("node-name").focus();
   }
 
-  // The search, as a combobox: arrows choose, Enter takes, Escape closes.
+  // The search box: arrow keys select, Enter accepts, Escape closes.
   let matches = [];
   let active = -1;
 
@@ -324,7 +324,7 @@
   offerHeads();
   offerExplained();
   $("search").disabled = false;
-  $("search").placeholder = "A node's id, or a part of it";
+  $("search").placeholder = "Name of a node, or part of it";
   choose(about.first);
   $("viewer").dataset.ready = "yes";
 })();

@@ -1,4 +1,4 @@
-"""The data of the neighbourhood viewer: orders and coefficients of all nodes in little space."""
+"""The data of the neighbourhood viewer: orders and coefficients of all nodes, compressed."""
 
 import base64
 import json
@@ -8,16 +8,15 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from torch_geometric.utils import sort_edge_index
 
-from torch_goat.app.explain import Effect, Graph
-from torch_goat.app.explain.explanation import in_units, truths
+from torch_goat.app.explain import Effect
 from torch_goat.app.report.measures import degrees
 from torch_goat.experiments import NamedGraph
 from torch_goat.nn import Ordering
-from torch_goat.ops.neighborhoods import neighborhoods
 
-LIMIT: Final = 9_500_000  # bytes; where all nodes would take more, some are left out
-SCALE: Final = 2048  # steps of the logarithm of a neighbourhood's largest coefficient, per e-fold
+LIMIT: Final = 9_500_000  # bytes; neighbourhoods beyond it are left out
+SCALE: Final = 2048  # resolution of the logarithm of the largest coefficient of a neighbourhood, in steps per e-fold
 
 
 class Arrays:
@@ -28,123 +27,125 @@ class Arrays:
         self._places: dict[str, list[Any]] = {}
         self._size = 0
 
-    def add(self, name: str, values: np.ndarray) -> None:
-        """Adds an array; the browser reads it by its name as a typed array of the same kind."""
+    def add(self, name: str, values: np.ndarray, kind: type[np.generic] | None = None) -> None:
+        """Adds an array, which the browser reads as a typed array of the same type."""
+        values = values if kind is None else values.astype(kind)
         values = np.ascontiguousarray(values.astype(values.dtype.newbyteorder("<")))
-        gap = -self._size % 8  # typed arrays begin at a multiple of their width
+        gap = -self._size % 8  # typed arrays must be aligned
         self._places[name] = [values.dtype.name, self._size + gap, int(values.size)]
         self._parts.append(bytes(gap) + values.tobytes())
         self._size += gap + values.nbytes
 
     def add_planes(self, name: str, values: np.ndarray, largest: int) -> None:
-        """Adds whole numbers, their low bytes first and then the higher ones, as many as the largest needs."""
+        """Adds nonnegative integers as one array per byte, the lowest bytes first, which compresses better."""
         for byte in range(max(1, (int(largest).bit_length() + 7) // 8)):
-            self.add(f"{name}.{byte}", (values >> (8 * byte) & 255).astype(np.uint8))
+            self.add(f"{name}.{byte}", values >> (8 * byte) & 255, np.uint8)
 
     def add_text(self, name: str, value: Any) -> None:
-        """Adds anything that JSON can say."""
+        """Adds a JSON value."""
         self.add(name, np.frombuffer(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"), np.uint8))
 
     def pack(self) -> dict[str, Any]:
-        """The places of the arrays, and all of them, compressed, as text of letters, digits, ``+``, ``/`` and ``=``."""
+        """The places of the arrays, and all arrays compressed as base64."""
         packed = zlib.compress(b"".join(self._parts), 9)
         return {"arrays": self._places, "packed": base64.b64encode(packed).decode("ascii")}
 
 
 def viewer_data(
-    named: NamedGraph, out: torch.Tensor, orderings: Sequence[Ordering], effects: Mapping[int, Sequence[Effect]]
+    graph: NamedGraph, out: torch.Tensor, orderings: Sequence[Ordering], effects: Mapping[int, Sequence[Effect]]
 ) -> dict[str, Any]:
-    """All that the viewer shows, for JSON.
+    """The data of the viewer, for JSON.
 
-    Orders are exact. Coefficients are rounded to 1/255 of the largest one in their neighbourhood. Where this is too
-    much, neighbourhoods are left out, but not those of nodes with contributions.
+    Orders are exact; coefficients are rounded to 1/255 of the largest one in their neighbourhood. If the data exceed
+    the limit, some neighbourhoods are left out, but never those of nodes with contributions.
 
     Args:
-        named: The graph.
-        out: The network's output ``[N, C]``.
-        orderings: The orders of the network's GOAT layers.
-        effects: What neighbours contribute, by node.
+        graph: The graph.
+        out: The output of the network ``[N, C]``.
+        orderings: The orders of its GOAT layers.
+        effects: The contributions of the neighbours, by node.
     """
-    graph = Graph.of(named.data)
-    nodes = torch.ones(graph.x.size(0), dtype=torch.bool)
-    asked = torch.zeros_like(nodes)
-    asked[list(effects)] = True
-    drawn = torch.rand(graph.x.size(0), generator=torch.Generator().manual_seed(0))
+    num_nodes = graph.data.num_nodes
+    included = torch.ones(num_nodes, dtype=torch.bool)
+    required = torch.zeros_like(included)
+    required[list(effects)] = True
+    drawn = torch.rand(num_nodes, generator=torch.Generator().manual_seed(0))
     share = 1.0
     while True:
-        packed = _pack(named, graph, out, orderings, effects, nodes)
+        packed = _pack(graph, out, orderings, effects, included)
         size = len(packed["packed"])
-        if size <= LIMIT or not bool((nodes & ~asked).any()):  # names and classes may be too much alone
+        if size <= LIMIT or not bool((included & ~required).any()):  # names and classes alone may exceed it
             return packed
         share *= 0.95 * LIMIT / size
-        nodes = (drawn < share) | asked
+        included = (drawn < share) | required
 
 
 def _pack(
-    named: NamedGraph,
-    graph: Graph,
+    graph: NamedGraph,
     out: torch.Tensor,
     orderings: Sequence[Ordering],
     effects: Mapping[int, Sequence[Effect]],
-    nodes: torch.Tensor,
+    included: torch.Tensor,
 ) -> dict[str, Any]:
     arrays = Arrays()
-    _add_nodes(arrays, named, out)
-    heads = []
-    if orderings:
-        for number, ordering in enumerate(orderings):
-            _add_order(arrays, number, ordering, nodes)
-            heads.append(ordering.heads)
-    else:
-        hood = neighborhoods(graph.edge_index, None, graph.x.size(0), graph.x.size(0), add_self_loops=False)
-        kept = nodes[hood.target]
-        _add_lists(arrays, 0, hood.target[kept].numpy(), hood.source[kept].numpy(), graph.x.size(0))
+    _add_nodes(arrays, graph, out)
+    for number, ordering in enumerate(orderings):
+        _add_order(arrays, number, ordering, included)
+    if not orderings:
+        num_nodes = graph.data.num_nodes
+        source, target = sort_edge_index(graph.data.edge_index, num_nodes=num_nodes, sort_by_row=False)
+        kept = included[target]
+        _add_lists(arrays, 0, target[kept].numpy(), source[kept].numpy(), num_nodes)
     chosen = sorted(effects)
-    sizes = [len(effects[node]) for node in chosen]
-    arrays.add("chosen", np.array(chosen, np.uint32))
-    arrays.add("effect.ptr", np.cumsum([0, *sizes]).astype(np.uint32))
-    arrays.add("effect.source", np.array([one.neighbor for node in chosen for one in effects[node]], np.uint32))
-    arrays.add("effect.value", np.array([one.contribution for node in chosen for one in effects[node]], np.float32))
-    unit = "log-odds" if named.classes else f"units of {named.target or 'the target'}"
-    about = {"heads": heads, "unit": unit, "classification": bool(named.classes), "included": int(nodes.sum())}
-    return about | {"scale": SCALE} | arrays.pack()
+    flat = [one for node in chosen for one in effects[node]]
+    arrays.add("chosen", np.array(chosen), np.uint32)
+    arrays.add("effect.ptr", np.cumsum([0, *(len(effects[node]) for node in chosen)]), np.uint32)
+    arrays.add("effect.source", np.array([one.neighbor for one in flat]), np.uint32)
+    arrays.add("effect.value", np.array([one.contribution for one in flat]), np.float32)
+    about = {
+        "heads": [ordering.heads for ordering in orderings],
+        "unit": "log-odds" if graph.classes else f"units of {graph.target or 'the target'}",
+        "classification": bool(graph.classes),
+        "included": int(included.sum()),
+        "scale": SCALE,
+    }
+    return about | arrays.pack()
 
 
-def _add_nodes(arrays: Arrays, named: NamedGraph, out: torch.Tensor) -> None:
-    """Names, what the nodes are, what they are predicted to be, and which part of the split they are in."""
-    data = named.data
-    if any(name != str(number) for number, name in enumerate(named.ids)):
-        arrays.add_text("names", named.ids)
-    arrays.add_text("classes", named.classes)
-    truth = truths(named)
-    if named.classes:
-        arrays.add("truth", truth.numpy().astype(np.int32))
-        arrays.add("predicted", out.argmax(dim=-1).numpy().astype(np.int32))
-        arrays.add("probability", (1000 * out.softmax(dim=-1).amax(dim=-1)).round().numpy().astype(np.uint16))
+def _add_nodes(arrays: Arrays, graph: NamedGraph, out: torch.Tensor) -> None:
+    """Names, labels, predictions, split and degree of all nodes."""
+    data = graph.data
+    if any(name != str(number) for number, name in enumerate(graph.ids)):
+        arrays.add_text("names", graph.ids)
+    arrays.add_text("classes", graph.classes)
+    kind = np.int32 if graph.classes else np.float32
+    arrays.add("truth", graph.truth.numpy(), kind)
+    if graph.classes:
+        arrays.add("predicted", out.argmax(dim=-1).numpy(), kind)
+        arrays.add("probability", (1000 * out.softmax(dim=-1).amax(dim=-1)).round().numpy(), np.uint16)
     else:
-        arrays.add("truth", truth.numpy().astype(np.float32))
-        arrays.add("predicted", in_units(named, out[:, 0]).numpy().astype(np.float32))
-    part = torch.stack([data.train_mask, data.val_mask, data.test_mask]).to(torch.uint8)  # [3, N]
-    arrays.add("split", (part * torch.tensor([[1], [2], [3]])).sum(dim=0).numpy().astype(np.uint8))
-    arrays.add("degree", degrees(data).numpy().astype(np.uint32))
+        arrays.add("predicted", graph.in_units(out[:, 0]).numpy(), kind)
+    split = 1 * data.train_mask + 2 * data.val_mask + 3 * data.test_mask
+    arrays.add("split", split.numpy(), np.uint8)
+    arrays.add("degree", degrees(data).numpy(), np.uint32)
 
 
 def _add_lists(arrays: Arrays, number: int, target: np.ndarray, source: np.ndarray, num_nodes: int) -> None:
-    """Every node's neighbours, ascending; stored as steps from one to the next."""
-    arrays.add(f"list{number}.count", np.bincount(target, minlength=num_nodes).astype(np.uint32))
+    """The neighbours of every node in ascending order, as differences."""
+    arrays.add(f"list{number}.count", np.bincount(target, minlength=num_nodes), np.uint32)
     step = np.diff(source, prepend=0)
     first = np.diff(target, prepend=-1) != 0
     step[first] = source[first]
     arrays.add_planes(f"list{number}.step", step, num_nodes)
 
 
-def _add_order(arrays: Arrays, number: int, ordering: Ordering, nodes: torch.Tensor) -> None:
-    """The order of every head as places in the node's list, and its coefficients."""
+def _add_order(arrays: Arrays, number: int, ordering: Ordering, included: torch.Tensor) -> None:
+    """The order of every head as positions in the node's list of neighbours, and the coefficients."""
     target = torch.repeat_interleave(ordering.ptr.diff(), output_size=ordering.token.size(1))
-    kept = nodes[target]
+    kept = included[target]
     target, token = target[kept], ordering.token[:, kept]
     weight = ordering.weight[:, kept].float().numpy()  # [K, e]
-    known, place = token.unique(return_inverse=True)  # tokens go up with the target, and with the source within one
+    known, place = token.unique(return_inverse=True)  # tokens are sorted by target, then by source
     source = torch.empty_like(known)
     source[place.view(-1)] = ordering.source[:, kept].reshape(-1)
     owner = torch.empty_like(known)
@@ -152,12 +153,12 @@ def _add_order(arrays: Arrays, number: int, ordering: Ordering, nodes: torch.Ten
     _add_lists(arrays, number, owner.numpy(), source.numpy(), ordering.num_nodes)
     begin = torch.searchsorted(owner, torch.arange(ordering.num_nodes))
     place = (place - begin[target]).numpy()  # [K, e]
-    run = np.flatnonzero(np.diff(target.numpy(), prepend=-1))
-    arrays.add(f"order{number}.count", np.bincount(target.numpy(), minlength=ordering.num_nodes).astype(np.uint32))
-    largest = weight[:, run]  # [K, n], the first of every neighbourhood, where there is one
-    rounded = -np.log(np.maximum(largest, np.exp(-65535 / SCALE))) * SCALE
-    level = np.rint(np.clip(weight / np.repeat(largest, np.diff([*run, weight.shape[1]]), axis=1), 0, 1) * 255)
+    start = np.flatnonzero(np.diff(target.numpy(), prepend=-1))  # of every nonempty neighbourhood
+    arrays.add(f"order{number}.count", np.bincount(target.numpy(), minlength=ordering.num_nodes), np.uint32)
+    largest = weight[:, start]  # [K, n]
+    exponent = np.rint(-np.log(np.maximum(largest, np.exp(-65535 / SCALE))) * SCALE)
+    level = np.rint(np.clip(weight / np.repeat(largest, np.diff([*start, weight.shape[1]]), axis=1), 0, 1) * 255)
     for head in range(ordering.heads):
         arrays.add_planes(f"order{number}.{head}", place[head], int(place.max(initial=0)))
         arrays.add(f"weight{number}.{head}", np.diff(level[head].astype(np.uint8), prepend=np.uint8(0)))
-        arrays.add(f"largest{number}.{head}", np.rint(rounded[head]).astype(np.uint16))
+        arrays.add(f"largest{number}.{head}", exponent[head], np.uint16)

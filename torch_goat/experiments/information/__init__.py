@@ -1,10 +1,9 @@
-"""What a neighbourhood tells of a node, in bits: unique, redundant and synergistic information."""
+"""Unique, redundant and synergistic information of neighbourhoods about labels, in bits."""
 
 from torch_goat.experiments.information.captured import captured_information, predicted_classes
 from torch_goat.experiments.information.decompose import Decomposition, decompose
-from torch_goat.experiments.information.discretize import cluster, quantile_bins
+from torch_goat.experiments.information.discretize import SmallSampleWarning, cluster, quantile_bins, supported_bins
 from torch_goat.experiments.information.estimate import Estimate, Quantity, estimate
-from torch_goat.experiments.information.samples import SmallSampleWarning, supported_bins
 
 __all__ = [
     "Decomposition",

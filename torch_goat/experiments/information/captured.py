@@ -1,43 +1,58 @@
-from pathlib import Path
-from typing import Any
+"""How much of the label's information trained models capture, and equally large models to compare."""
+
+from typing import Any, Final
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import Module
 from torch_geometric.data import Data
 
-from torch_goat.experiments import Experiment, models
-from torch_goat.experiments.information.measures import mutual_information
-from torch_goat.experiments.information.samples import as_array, count, symbols
-from torch_goat.experiments.run import WEIGHTS
+from torch_goat.experiments.information.decompose import mutual_information
+from torch_goat.experiments.information.discretize import as_array, count, symbols
+from torch_goat.experiments.models import ModelOptions, build, degree_histogram
+
+# The paper's layer, without the weighted mean of the neighbours, so that all that is captured passes through the RNN.
+_PAPER: Final = {"mean_residual": False, "rnn_init": "uniform"}
+MODELS: Final[dict[str, dict[str, Any]]] = {
+    "goat-lstm": {"name": "goat", "rnn": "lstm", **_PAPER},
+    "goat-gru": {"name": "goat", "rnn": "gru", **_PAPER},
+    "goat-rnn": {"name": "goat", "rnn": "rnn", **_PAPER},
+    **{name: {"name": name} for name in ("gcn", "sage-mean", "sage-max", "sage-lstm", "gin", "gat", "gatv2", "pna")},
+}
+"""The compared models, by their names in tables, with the options that distinguish them."""
+
+PARAMETERS: Final = 2000  # the largest number of parameters of a network
+EPOCHS: Final = 200
 
 
 def captured_information(prediction: Any, label: Any, *, corrected: bool = True) -> float:
-    """I(prediction; label) in bits: how much of the label a model's predicted classes tell.
+    """I(prediction; label) in bits: how much of the label's information the predicted classes contain.
 
     Args:
         prediction: The predicted class of each node ``[n]``.
-        label: Its class ``[n]``.
-        corrected: Whether the bias of the sample is corrected after Miller and Madow; independent predictions then come
-            out at 0 on average, a little above it or below. It is never more than the label has.
+        label: The true class of each node ``[n]``.
+        corrected: Whether to apply Miller-Madow bias correction; independent predictions then give 0 on average, and
+            may be slightly negative. The result never exceeds the entropy of the label.
     """
     first, second = symbols(prediction, "the prediction"), symbols(label, "the label")
     if len(first) != len(second) or len(first) == 0:
-        raise ValueError(f"there must be a label for each prediction, got {len(first)} and {len(second)}.")
+        raise ValueError(
+            f"prediction and label must have the same, nonzero length, got {len(first)} and {len(second)}."
+        )
     missing = int((as_array(label) < 0).sum())
     if missing:
-        raise ValueError(f"the label of {missing} nodes is missing (below 0); leave these nodes out.")
-    return min(float(mutual_information(count([first, second]), corrected)), _entropy(second))
+        raise ValueError(f"the labels of {missing} nodes are unknown (below 0); remove these nodes.")
+    share = np.bincount(second) / len(second)
+    entropy = float(-(share * np.log2(share)).sum())
+    return min(float(mutual_information(count([first, second]), corrected)), entropy)
 
 
 def predicted_classes(model: Module, data: Data) -> Tensor:
-    """The class of each node ``[N]`` by a trained model, in evaluation.
+    """The predicted class of each node ``[N]``, with the model in evaluation mode.
 
     Args:
-        model: Maps ``(x, edge_index)`` to the scores of the classes.
+        model: Maps ``(x, edge_index)`` to class scores.
         data: The graph, on any device.
     """
     device = next(model.parameters()).device
@@ -49,20 +64,36 @@ def predicted_classes(model: Module, data: Data) -> Tensor:
     return scores.argmax(dim=-1).cpu()
 
 
-def load_network(experiment: Experiment, folder: Path, data: Data) -> models.Network:
-    """The network of a run that is done, with its best weights.
+def fitted(model: str, layers: int, data: Data, budget: int = PARAMETERS) -> ModelOptions:
+    """The widest network of a model within a parameter budget: linear encoder, ``layers`` layers, linear output.
 
     Args:
-        experiment: The run's experiment.
-        folder: Its folder.
-        data: The graph that it was trained on.
+        model: A key of ``MODELS``.
+        layers: The number of layers.
+        data: The graph, which determines the numbers of features and classes.
+        budget: The largest number of parameters.
     """
-    degree = models.degree_histogram(data.edge_index, data.num_nodes)
-    network = models.build(experiment.model, data.num_features, data.num_classes, degree=degree)
-    network.load_state_dict(load_file(folder / WEIGHTS))
-    return network
+    width = 2  # even, for bidirectional RNNs
+    if parameters(_options(model, width, layers), data) > budget:
+        raise ValueError(f"{layers} layers of {model} exceed {budget} parameters at the smallest width.")
+    while parameters(_options(model, width + 2, layers), data) <= budget:
+        width += 2
+    return _options(model, width, layers)
 
 
-def _entropy(label: NDArray[np.int64]) -> float:
-    share = np.bincount(label) / len(label)
-    return float(-(share * np.log2(share)).sum())
+def parameters(options: ModelOptions, data: Data) -> int:
+    """The number of parameters of a network on a graph."""
+    degree = degree_histogram(data.edge_index, data.num_nodes)
+    network = build(options, data.num_features, data.num_classes, degree=degree)
+    return sum(weight.numel() for weight in network.parameters())
+
+
+def _options(model: str, width: int, layers: int) -> ModelOptions:
+    own = dict(MODELS[model])
+    if layers > 1:
+        own["hidden_channels"] = width
+        if own["name"] == "goat":
+            own["last"] = "goat"
+    return ModelOptions(
+        **own, input_channels=width, last_channels=width, num_layers=layers, activation="relu", dropout=0.0
+    )

@@ -1,82 +1,147 @@
-"""Real numbers as a few symbols."""
+"""Variables as symbols: binning, clustering, and counting combinations of symbols."""
 
+import warnings
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.cluster.vq import kmeans2
+from scipy.spatial.distance import cdist
+from torch import Tensor
 
-from torch_goat.experiments.information.samples import as_array
+from torch_goat.settings import nearest
 
-ROUNDS = 100  # of k-means, at most
+SAMPLES_PER_CELL = 5  # a smaller sample triggers a warning
+MAX_BINS = 8  # that supported_bins returns
+ITERATIONS = 100  # of k-means, at most
+
+
+class SmallSampleWarning(UserWarning):
+    """The sample is small for the number of symbol combinations; information is likely to be overestimated."""
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raises an error if an option is not one of its choices."""
+    if value not in choices:
+        raise ValueError(f"{name}={value!r} is unknown{nearest(str(value), choices)}")
+
+
+def as_array(values: Any) -> NDArray[Any]:
+    """A tensor or array-like as a NumPy array."""
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def symbols(values: Any, name: str, remedy: str = "with quantile_bins") -> NDArray[np.int64]:
+    """Numbers the distinct values of a discrete variable from 0 ``[n]``.
+
+    Args:
+        values: One value per sample ``[n]``.
+        name: The name of the variable in error messages.
+        remedy: How to discretize it, for error messages.
+    """
+    array = as_array(values)
+    if array.ndim != 1:
+        raise ValueError(f"{name} must have one value per sample, got shape {list(array.shape)}.")
+    if array.dtype.kind == "f":
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} contains NaN or infinity; remove these samples.")
+        fractional = array[array != np.floor(array)]
+        if fractional.size:
+            raise ValueError(f"{name} is continuous (for example {fractional[0]}); bin it first, {remedy}.")
+    elif array.dtype.kind not in "iub":
+        raise TypeError(f"{name} must contain integers, got {array.dtype}.")
+    return np.unique(array, return_inverse=True)[1].reshape(-1)
+
+
+def count(variables: Sequence[NDArray[np.int64]], weights: NDArray[Any] | None = None) -> NDArray[np.float64]:
+    """Counts (or sums the weights of) each combination of symbols, with one axis per variable."""
+    shape = tuple(int(variable.max()) + 1 for variable in variables)
+    code = np.ravel_multi_index(tuple(variables), shape)
+    return np.bincount(code, weights, minlength=int(np.prod(shape))).reshape(shape).astype(float)
+
+
+def check_size(samples: int, shape: Sequence[int]) -> str:
+    """Raises an error if there are fewer samples than cells; returns a warning if there are few, else ``""``."""
+    cells = int(np.prod(shape))
+    alphabet = " x ".join(map(str, shape))
+    if cells > samples:
+        raise ValueError(
+            f"the alphabet is too large for the sample: {alphabet} symbols make {cells} combinations, but there are "
+            f"only {samples} samples; use fewer bins or a target with fewer classes."
+        )
+    if SAMPLES_PER_CELL * cells > samples:
+        return (
+            f"the sample is small for its alphabet: {samples} samples for {alphabet} symbols, {cells} combinations "
+            f"(at least {SAMPLES_PER_CELL} samples each are advised); use fewer bins or a target with fewer classes."
+        )
+    return ""
+
+
+def supported_bins(samples: int, target_symbols: int) -> int:
+    """The largest number of bins, from 2 to 8, for which two sources do not trigger a :class:`SmallSampleWarning`.
+
+    Args:
+        samples: The number of samples.
+        target_symbols: The number of symbols of the target.
+    """
+    # Each source has one more symbol, for groups without neighbours.
+    fitting = [
+        bins for bins in range(2, MAX_BINS + 1) if SAMPLES_PER_CELL * (bins + 1) ** 2 * target_symbols <= samples
+    ]
+    return max(fitting, default=2)
 
 
 def quantile_bins(values: Any, bins: int) -> NDArray[np.int64]:
-    """Cuts a variable at its quantiles into bins of about equal size; equal values share a bin.
+    """Splits a variable at its quantiles into bins of roughly equal size ``[n]``; equal values share a bin.
 
     Args:
-        values: One number for each sample ``[n]``.
-        bins: How many bins; with many equal values there may be fewer. No more different values than bins are a bin
-            each.
+        values: One number per sample ``[n]``.
+        bins: The number of bins. There may be fewer if many values are equal; if there are at most this many distinct
+            values, each gets its own bin.
     """
     array = as_array(values).astype(float)
     _check(array, bins)
     if array.ndim != 1:
-        raise ValueError(f"quantiles need one number per sample, got shape {list(array.shape)}.")
-    different = np.unique(array)
-    cuts = different[:-1] if len(different) <= bins else np.quantile(array, np.arange(1, bins) / bins)
+        raise ValueError(f"quantile_bins needs one number per sample, got shape {list(array.shape)}.")
+    distinct = np.unique(array)
+    cuts = distinct[:-1] if len(distinct) <= bins else np.quantile(array, np.arange(1, bins) / bins)
     return np.unique(np.searchsorted(cuts, array, side="left"), return_inverse=True)[1].reshape(-1)
 
 
 def cluster(values: Any, clusters: int, seed: int = 0) -> NDArray[np.int64]:
-    """The cluster of each sample by k-means, started as k-means++ does.
+    """Assigns each sample to a k-means cluster ``[n]``, initialized with k-means++.
 
     Args:
-        values: A row of numbers for each sample ``[n, F]``.
-        clusters: How many clusters.
-        seed: The seed of the start.
+        values: One row of features per sample ``[n, F]``.
+        clusters: The number of clusters; there may be fewer if there are fewer distinct rows.
+        seed: The seed of the initialization.
     """
     rows = as_array(values)
     rows = rows if rows.dtype == np.float32 else rows.astype(float)
     _check(rows, clusters)
     if rows.ndim != 2:
-        raise ValueError(f"clusters need a row of numbers per sample, got shape {list(rows.shape)}.")
-    rows = rows - rows.mean(axis=0, dtype=float).astype(rows.dtype)  # distances are read off lengths, which stay small
-    squares = np.einsum("nf,nf->n", rows, rows)
-    centers = _first_centers(rows, squares, clusters, np.random.default_rng(seed))
-    nearest = np.full(len(rows), -1)
-    for _ in range(ROUNDS):
-        before, nearest = nearest, _distances(rows, squares, centers).argmin(axis=1)
-        if (before == nearest).all():
-            break
-        member = np.eye(len(centers), dtype=rows.dtype)[nearest]  # [n, K]
-        size = member.sum(axis=0)[:, None]
-        centers = np.where(size > 0, member.T @ rows / np.maximum(size, 1), centers)
-    return np.unique(nearest, return_inverse=True)[1].reshape(-1)
-
-
-def _first_centers(
-    rows: NDArray[np.floating], squares: NDArray[np.floating], clusters: int, generator: np.random.Generator
-) -> NDArray[np.floating]:
+        raise ValueError(f"cluster needs one row of features per sample, got shape {list(rows.shape)}.")
+    rows = rows - rows.mean(axis=0, dtype=float).astype(rows.dtype)  # k-means loses digits far from the origin
+    generator = np.random.default_rng(seed)
     chosen = [int(generator.integers(len(rows)))]
-    distance = _distances(rows, squares, rows[chosen])[:, 0].astype(float)
+    distance = cdist(rows, rows[chosen], "sqeuclidean")[:, 0]
     while len(chosen) < clusters and distance.max() > 0:
         chosen.append(int(generator.choice(len(rows), p=distance / distance.sum())))
-        distance = np.minimum(distance, _distances(rows, squares, rows[chosen[-1:]])[:, 0])
-    return rows[chosen]
-
-
-def _distances(
-    rows: NDArray[np.floating], squares: NDArray[np.floating], centers: NDArray[np.floating]
-) -> NDArray[np.floating]:
-    """The squared distances ``[n, K]``, from the rows and the squares of their lengths."""
-    size = squares[:, None] + np.einsum("kf,kf->k", centers, centers)
-    distances = size - 2 * rows @ centers.T
-    rounding = 1e-6 if rows.dtype == np.float32 else 1e-12  # what it leaves of equal rows
-    return np.where(distances > rounding * size, distances, 0)
+        distance = np.minimum(distance, cdist(rows, rows[chosen[-1:]], "sqeuclidean")[:, 0])
+    centers, label = rows[chosen], np.full(len(rows), -1)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="One of the clusters is empty")
+        for _ in range(ITERATIONS):
+            before = label
+            centers, label = kmeans2(rows, centers, iter=1, minit="matrix")
+            if (before == label).all():
+                break
+    return np.unique(label, return_inverse=True)[1].reshape(-1)
 
 
 def _check(array: NDArray[np.floating], bins: int) -> None:
     if bins < 2:
-        raise ValueError(f"bins={bins} leaves nothing to tell apart; use 2 or more.")
+        raise ValueError(f"bins must be at least 2, got {bins}.")
     if array.size == 0 or not np.isfinite(array).all():
-        raise ValueError("there must be samples, and none of them NaN or infinity.")
+        raise ValueError("values must not be empty, and must not contain NaN or infinity.")
