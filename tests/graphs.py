@@ -4,6 +4,8 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from torch_goat.ops import Neighborhoods
+
 
 def small_graph(num_nodes: int = 10, num_edges: int = 28, seed: int = 0) -> Tensor:
     """Random directed edges with multi-edges, self loops and isolated nodes (the last two have no edge at all)."""
@@ -19,3 +21,9 @@ def graphs(draw: st.DrawFn, max_nodes: int = 8, max_edges: int = 24) -> tuple[in
     node = st.integers(0, num_nodes - 1)
     edges = draw(st.lists(st.tuples(node, node), max_size=max_edges))
     return num_nodes, torch.tensor(edges, dtype=torch.long).reshape(-1, 2).t().contiguous()
+
+
+def neighborhoods(
+    edge_index: Tensor, edge_attr: None, num_sources: int, num_targets: int, add_self_loops: bool
+) -> Neighborhoods:
+    return Neighborhoods.from_edge_index(edge_index, (num_sources, num_targets), add_self_loops=add_self_loops)

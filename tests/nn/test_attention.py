@@ -5,10 +5,11 @@ from torch import Tensor
 
 from tests.compare import relative_error
 from torch_goat.nn.attention import build_attention
-from torch_goat.ops.coefficients import coefficients
+from torch_goat.ops import Neighborhoods
 
 K, C, D = 2, 3, 4
 SOURCE, TARGET = torch.tensor([0, 2, 1, 3]), torch.tensor([0, 0, 1, 2])
+HOOD = Neighborhoods.from_edge_index(torch.stack([SOURCE, TARGET]), (4, 3), add_self_loops=False)
 
 
 def states() -> tuple[Tensor, Tensor, Tensor]:
@@ -19,7 +20,7 @@ def states() -> tuple[Tensor, Tensor, Tensor]:
 def test_gat_scores_are_equation_1_edge_by_edge() -> None:
     z_src, z_dst, edge_attr = states()
     attention = build_attention("gat", K, C, D, 0.2).double()
-    scores = attention(z_src, z_dst, SOURCE, TARGET, edge_attr)
+    scores = attention(z_src, z_dst, HOOD, edge_attr)
     for edge, (j, i) in enumerate(zip(SOURCE.tolist(), TARGET.tolist(), strict=True)):
         for k in range(K):
             joint = torch.cat([z_dst[i, k], z_src[j, k]])  # [W1 h_i || W1 h_j]
@@ -32,7 +33,7 @@ def test_gat_scores_are_equation_1_edge_by_edge() -> None:
 def test_gatv2_scores_edge_by_edge() -> None:
     z_src, z_dst, edge_attr = states()
     attention = build_attention("gatv2", K, C, D, 0.1).double()
-    scores = attention(z_src, z_dst, SOURCE, TARGET, edge_attr)
+    scores = attention(z_src, z_dst, HOOD, edge_attr)
     for edge, (j, i) in enumerate(zip(SOURCE.tolist(), TARGET.tolist(), strict=True)):
         for k in range(K):
             joint = z_src[j, k] + z_dst[i, k] + attention.lin_edge.weight.view(K, C, D)[k] @ edge_attr[edge]
@@ -46,7 +47,7 @@ class Dot(torch.nn.Module):
 
 def test_a_module_of_the_users_sees_the_states_of_both_ends() -> None:
     z_src, z_dst, _ = states()
-    scores = build_attention(Dot(), K, C, None, 0.2)(z_src, z_dst, SOURCE, TARGET, None)
+    scores = build_attention(Dot(), K, C, None, 0.2)(z_src, z_dst, HOOD, None)
     assert relative_error(scores, torch.einsum("ekc,ekc->ke", z_dst[TARGET], z_src[SOURCE])) < 1e-12
 
 
@@ -57,29 +58,9 @@ def test_a_module_with_scores_of_a_wrong_shape_is_refused() -> None:
 
     z_src, z_dst, _ = states()
     with pytest.raises(ValueError, match=r"\[4\], expected \[edges, heads\] = \[4, 2\]"):
-        build_attention(Wrong(), K, C, None, 0.2)(z_src, z_dst, SOURCE, TARGET, None)
+        build_attention(Wrong(), K, C, None, 0.2)(z_src, z_dst, HOOD, None)
 
 
 def test_unknown_attention_is_refused() -> None:
     with pytest.raises(ValueError, match=r"\['gat', 'gatv2'\] or a module, got 'dot'"):
         build_attention("dot", K, C, None, 0.2)
-
-
-def test_coefficients_are_the_softmax_of_each_run() -> None:
-    score, ptr = 30 * torch.randn(2, 9, dtype=torch.double, requires_grad=True), torch.tensor([0, 4, 4, 5, 9])
-    target = torch.tensor([0, 0, 0, 0, 2, 3, 3, 3, 3])
-    found = coefficients(score, target, ptr)
-    for start, end in [(0, 4), (4, 5), (5, 9)]:
-        assert relative_error(found[:, start:end], score[:, start:end].softmax(dim=-1)) < 1e-12
-
-
-def test_coefficients_of_nothing() -> None:
-    nothing = torch.zeros(0, dtype=torch.long)
-    assert coefficients(torch.zeros(3, 0), nothing, torch.zeros(5, dtype=torch.long)).shape == (3, 0)
-
-
-def test_coefficients_differentiate_twice() -> None:
-    score, ptr = torch.randn(2, 6, dtype=torch.double, requires_grad=True), torch.tensor([0, 4, 4, 6])
-    target = torch.tensor([0, 0, 0, 0, 2, 2])
-    assert torch.autograd.gradcheck(lambda s: coefficients(s, target, ptr), score)
-    assert torch.autograd.gradgradcheck(lambda s: coefficients(s, target, ptr), score)

@@ -8,7 +8,7 @@ import torch
 import torch_goat
 from tests.compare import assert_close, relative_error, with_gradients
 from torch_goat.nn import GOATConv
-from torch_goat.ops.weighted_mean import weighted_mean
+from torch_goat.ops import Places, weighted_mean
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
 
@@ -48,7 +48,7 @@ def test_the_mean_with_a_hub_equals_the_cpu(heads: int, channels: int) -> None:
     weight = torch.rand(source.shape, requires_grad=True)
     expected = sum_on_cpu(*(value.detach().double() for value in (z, weight)), source, ptr)
     for _ in range(2):
-        out = weighted_mean("triton", z.cuda(), source.cuda(), weight.cuda(), ptr.cuda())
+        out = weighted_mean("triton", z.cuda(), Places.from_ptr(source.cuda(), ptr.cuda()), weight.cuda())
         uneven = (1.5 + torch.arange(out.numel()).sin()).view_as(out)
         found = [out, *torch.autograd.grad(out, [z, weight], uneven.cuda())]
         for value, other in zip(found, expected, strict=True):

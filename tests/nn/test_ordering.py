@@ -59,7 +59,7 @@ def test_saves_and_loads(tmp_path) -> None:
 
 def test_refuses_other_files(tmp_path) -> None:
     save_file({"ptr": torch.zeros(3)}, tmp_path / "other.safetensors")
-    with pytest.raises(ValueError, match=r"not one that Ordering\.save wrote"):
+    with pytest.raises(ValueError, match=r"was not written by Ordering\.save"):
         Ordering.load(tmp_path / "other.safetensors")
     (tmp_path / "broken.safetensors").write_bytes(b"not a safetensors file at all")
     with pytest.raises(ValueError, match="not a readable ordering"):

@@ -88,7 +88,7 @@ def test_int32_edges_equal_int64_edges() -> None:
         (torch.tensor([[0], [1]]), torch.ones(1, 3, dtype=torch.long), 3, TypeError, "torch.int64"),
         (torch.tensor([[0], [1]]), torch.full((1, 1), torch.nan), 1, ValueError, "non-finite value in row 0"),
         (torch.eye(3).to_sparse(), None, None, ValueError, r"\[3, 3\], expected \[targets, sources\] = \[4, 4\]"),
-        (torch.eye(4).to_sparse(), torch.ones(4, 1), 1, ValueError, "cannot go with a sparse adjacency"),
+        (torch.eye(4).to_sparse(), torch.ones(4, 1), 1, ValueError, "cannot be combined with a sparse adjacency"),
     ],
 )
 def test_bad_edges_are_refused(edge_index, edge_attr, edge_dim, error, message) -> None:

@@ -1,4 +1,4 @@
-"""Shapes that break kernels: hubs, leaves, a million tiny runs, many heads. Checked against the kernel ``torch``."""
+"""Shapes that break kernels: hubs, leaves, many tiny segments, many heads. Checked against the kernel ``torch``."""
 
 import pytest
 import torch
@@ -6,13 +6,14 @@ import torch
 from tests.backends import COMPILED, device_of
 from tests.compare import assert_close, with_gradients
 from torch_goat.nn.ragged_rnn import RaggedRNN
+from torch_goat.ops import Places
 
 GPU = torch.cuda.is_available()
 CASES = {
     "a hub of 20,000 beside leaves": [20_000, *[1] * (100_000 if GPU else 5_000)],
     "all equal": [7] * 3_000,
     "one node": [1],
-    "runs of 0 to 3": [0, 1, 2, 3] * (250_000 if GPU else 10_000),
+    "segments of 0 to 3": [0, 1, 2, 3] * (250_000 if GPU else 10_000),
 }
 
 
@@ -36,7 +37,7 @@ def test_shape(case: str, heads: int, backend: str) -> None:
         rnn = rnn.to(device, dtype)
         rnn.backend = name
         inputs = [value.to(device, dtype).requires_grad_() for value in (z, weight)]
-        out = rnn(inputs[0], source.to(device), inputs[1], ptr.to(device))
+        out = rnn(inputs[0], Places.from_ptr(source.to(device), ptr.to(device)), inputs[1])
         found = with_gradients(rnn, out.cpu(), *inputs)
         results.append({key: value.cpu() for key, value in found.items()})
     assert_close(results[1], results[0], 1e-5)

@@ -4,19 +4,20 @@ import importlib.util
 import subprocess
 import sys
 import threading
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn import cpu
 from torch_goat.ops.ragged_rnn import torch as steps
-from torch_goat.ops.ragged_rnn.cells import GATES
-from torch_goat.ops.ragged_rnn.kernels import Inputs
+from torch_goat.ops.ragged_rnn.interface import GATES, Inputs
 
 needs_numba = pytest.mark.skipif(cpu.unavailable() is not None, reason="numba is not installed")
 
-# Ends of groups, of stretches, and runs of nothing.
+# Ends of groups, of stretches, and empty segments.
 LENGTHS = [0, 3, 1, 70, 2, 0, 33, 32, 64, 65, 5, 1, 1, 7, 2, 0]
 
 
@@ -28,7 +29,7 @@ def make_inputs(
     lengths: list[int] = LENGTHS,
     scale: float = 1.0,
     dtype: torch.dtype = torch.float64,
-) -> tuple[list[Tensor], Tensor]:
+) -> tuple[list[Any], Tensor]:
     """The tensors of a kernel and a gradient of its output."""
     generator = torch.Generator().manual_seed(0)
 
@@ -39,9 +40,8 @@ def make_inputs(
     places, width, bound = int(ptr[-1]), GATES[kind] * hidden, hidden**-0.5
     inputs = [
         scale * randn(heads, 9, directions, width),
-        torch.randint(9, (heads, places), generator=generator),
+        Places.from_ptr(torch.randint(9, (heads, places), generator=generator), ptr),
         torch.rand(heads, places, generator=generator, dtype=torch.float64).to(dtype),
-        ptr,
         bound * randn(heads, directions, width, hidden),
         bound * randn(heads, directions, width),
         bound * randn(heads, directions, width),
@@ -49,7 +49,7 @@ def make_inputs(
     return inputs, randn(len(lengths), heads, directions * hidden)
 
 
-def run(kernel: object, kind: str, inputs: list[Tensor], grad: Tensor) -> list[Tensor]:
+def run(kernel: object, kind: str, inputs: list[Any], grad: Tensor) -> list[Tensor]:
     out, saved = kernel.forward(kind, Inputs(*inputs), True)
     return [out, *kernel.backward(kind, grad, Inputs(*inputs), saved)]
 
@@ -61,8 +61,8 @@ def error(values: list[Tensor], expected: list[Tensor]) -> float:
     )
 
 
-def to(inputs: list[Tensor], dtype: torch.dtype) -> list[Tensor]:
-    return [value.to(dtype) if value.is_floating_point() else value for value in inputs]
+def to(inputs: list[Any], dtype: torch.dtype) -> list[Any]:
+    return [value if isinstance(value, Places) else value.to(dtype) for value in inputs]
 
 
 @needs_numba

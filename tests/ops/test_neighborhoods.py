@@ -6,8 +6,8 @@ from torch import Tensor
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from tests.compare import relative_error
-from tests.graphs import graphs, small_graph
-from torch_goat.ops.neighborhoods import neighborhoods
+from tests.graphs import graphs, neighborhoods, small_graph
+from torch_goat.nn import GOAT, GOATConv, Neighborhoods
 
 
 @given(graphs(), st.booleans())
@@ -23,12 +23,12 @@ def test_tokens_are_the_edges_grouped_by_target(graph: tuple[int, torch.Tensor],
 
 def test_self_loops_and_their_features_are_those_of_pyg() -> None:
     edge_index, edge_attr = small_graph(), torch.randn(32, 3, dtype=torch.double)
-    hood = neighborhoods(edge_index, edge_attr, 10, 10, add_self_loops=True)
+    hood = Neighborhoods.from_edge_index(edge_index, 10)
     expected_index, expected_attr = add_self_loops(
         *remove_self_loops(edge_index, edge_attr), fill_value="mean", num_nodes=10
     )
     assert torch.equal(hood.edge_index, expected_index)
-    assert relative_error(hood.edge_attr, expected_attr) < 1e-14
+    assert relative_error(hood.edge_features(edge_attr), expected_attr) < 1e-14
 
 
 @given(st.randoms(use_true_random=False))
@@ -37,13 +37,75 @@ def test_mean_of_edge_features_does_not_depend_on_their_order(random) -> None:
     edge_index = torch.stack([torch.arange(1, 41), torch.zeros(40, dtype=torch.long)])
     order = list(range(40))
     random.shuffle(order)
-    plain = neighborhoods(edge_index, edge_attr, 41, 1, add_self_loops=True)
-    shuffled = neighborhoods(edge_index[:, order], edge_attr[order], 41, 1, add_self_loops=True)
-    assert torch.equal(plain.edge_attr[-1], shuffled.edge_attr[-1])
+    plain = neighborhoods(edge_index, None, 41, 1, add_self_loops=True).edge_features(edge_attr)
+    shuffled = neighborhoods(edge_index[:, order], None, 41, 1, add_self_loops=True).edge_features(edge_attr[order])
+    assert torch.equal(plain[-1], shuffled[-1])
 
 
 @pytest.mark.parametrize("node", [4, -1])
-@pytest.mark.parametrize("feature", [None, torch.ones(2, 1)])
-def test_nodes_that_are_not_there_are_refused(node: int, feature: Tensor | None) -> None:
+def test_nodes_out_of_range_are_refused(node: int) -> None:
+    edge_index = torch.tensor([[0, node], [1, 2]])
     with pytest.raises(IndexError, match=f"node {node}, but there are 4 nodes"):
-        neighborhoods(torch.tensor([[0, node], [1, 2]]), feature, 4, 4, True)
+        Neighborhoods.from_edge_index(edge_index, 4)
+    with pytest.raises(IndexError, match=f"edge_index\\[0\\] \\(sources\\) has node {node}"):
+        Neighborhoods.from_edge_index(edge_index, (4, 3), add_self_loops=False)
+    assert Neighborhoods.from_edge_index(edge_index.clamp(min=0), (4, 3), checks=False).num_targets == 3
+
+
+# In place of edge_index -----------------------------------------------------------------------------------------------
+
+CASES = {
+    "self loops": ({}, None),
+    "no self loops": ({"add_self_loops": False}, None),
+    "edge features": ({"edge_dim": 2, "attention": "gatv2"}, None),
+    "mini-batch": ({}, 4),
+    "bipartite": ({"add_self_loops": False}, (5, 3)),
+    "top": ({"max_neighbors": 2, "neighbor_selection": "top"}, None),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_neighborhoods_equal_edge_index(case: str) -> None:
+    options, kind = CASES[case]
+    conv = GOATConv(kind if isinstance(kind, tuple) else 5, 4, heads=2, **options).double()
+    x, edge_index, num_nodes = torch.randn(10, 5).double().requires_grad_(), small_graph(), (10, 10)
+    states: Tensor | tuple[Tensor, Tensor] = x
+    if kind == 4:
+        edge_index, num_nodes = edge_index[:, edge_index[1] < 4], (10, 4)
+        states = (x, x[:4])
+    elif kind is not None:
+        states = (x, torch.randn(10, 3).double())
+    edge_attr = torch.randn(edge_index.size(1), 2).double().requires_grad_() if "edge_dim" in options else None
+    hood = Neighborhoods.from_edge_index(edge_index, num_nodes, add_self_loops=conv.add_self_loops)
+    leaves = [x, *([] if edge_attr is None else [edge_attr]), *conv.parameters()]
+    results = []
+    for edges in (edge_index, hood):
+        out, (_, alpha), ordering = conv(states, edges, edge_attr, return_attention_weights=True, return_ordering=True)
+        grads = torch.autograd.grad(out.square().sum(), leaves)
+        results.append([out, alpha, ordering.source, *grads])
+    assert all(torch.equal(value, expected) for value, expected in zip(*results, strict=True))
+
+
+def test_layers_share_neighborhoods(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = GOAT(5, 8, num_layers=3, out_channels=3, heads=2).eval()
+    x, edge_index = torch.randn(10, 5), small_graph()
+    expected = model(x, edge_index)
+    hood = Neighborhoods.from_edge_index(edge_index, 10)
+    monkeypatch.setattr(Neighborhoods, "_build", None)  # nothing is grouped again
+    assert torch.equal(model(x, hood), expected)
+
+
+def test_neighborhoods_that_do_not_fit_are_refused() -> None:
+    hood, x = Neighborhoods.from_edge_index(small_graph(), 10), torch.randn(10, 5)
+    with pytest.raises(ValueError, match="size says 10 sources, but x has 9 rows"):
+        GOATConv(5, 4)(x[:9], hood)
+    with pytest.raises(
+        ValueError, match="add_self_loops=False, but the neighborhoods were built with add_self_loops=True"
+    ):
+        GOATConv(5, 4, add_self_loops=False)(x, hood)
+    with pytest.raises(ValueError, match="10 sources and 4 targets, but edge_index is Neighborhoods"):
+        GOATConv(5, 4)((x, x[:4]), hood, size=(10, 4))
+    with pytest.raises(ValueError, match="edge_attr has 5 rows, but edge_index has 32 edges"):
+        GOATConv(5, 4, edge_dim=1)(x, hood, torch.ones(5))
+    with pytest.raises(ValueError, match="cannot be trimmed"):
+        GOAT(5, 8, num_layers=2)(x, hood, num_sampled_nodes_per_hop=[1, 2], num_sampled_edges_per_hop=[2])

@@ -1,16 +1,10 @@
-import gc
-
 import pytest
 import torch
 from hypothesis import given
 from torch import Tensor
-from torch.utils.weak import WeakIdKeyDictionary
 
-from tests.graphs import graphs
-from torch_goat.ops import memory, places
-from torch_goat.ops.neighborhoods import neighborhoods
-from torch_goat.ops.places import places_by_source, remember_order
-from torch_goat.ops.sort import sort_tokens
+from tests.graphs import graphs, neighborhoods
+from torch_goat.ops import Places, sort_tokens
 
 
 def by_hand(source: Tensor) -> tuple[list[list[int]], list[list[int]]]:
@@ -27,33 +21,16 @@ def test_places_follow_from_the_tokens(graph: tuple[int, Tensor]) -> None:
     score = node_score[:, hood.source]
     token, source = sort_tokens(score, torch.randn(num_nodes, 2), hood.source, hood.target, num_nodes)
     expected = by_hand(source)
-    found = places_by_source(source, num_nodes)
+    found = Places(source, hood).by_source(num_nodes)
     assert (found.source.tolist(), found.place.tolist()) == expected
-    remember_order(source, token, hood.source)
-    found = places_by_source(source, num_nodes)
+    found = Places(source, hood, token).by_source(num_nodes)
     assert (found.source.tolist(), found.place.tolist()) == expected
 
 
 @pytest.mark.parametrize("by_tokens", [True, False])
-def test_places_are_found_once_and_go_with_their_source(by_tokens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    token = torch.tensor([[1, 0, 2], [2, 1, 0]])
-    of_token = torch.tensor([4, 0, 4])
-    source = of_token[token]
-    monkeypatch.setattr(memory, "_derived", WeakIdKeyDictionary())  # what other tests left behind may go at any time
-    remember_order(source, token if by_tokens else None, of_token)
-    monkeypatch.setattr(places, "_from_tokens" if not by_tokens else "_sort", None)  # the other way
-    first = places_by_source(source, 5)
-    assert places_by_source(source, 5) is first
-    assert len(memory._derived) == 1
-    del source
-    gc.collect()
-    assert len(memory._derived) == 0
-
-
-def test_a_change_of_the_order_is_seen() -> None:
-    token, of_token = torch.tensor([[1, 0, 2]]), torch.tensor([4, 0, 4])
-    source = of_token[token]
-    remember_order(source, token, of_token)
-    places_by_source(source, 5)
-    source[0, 0] = 4
-    assert places_by_source(source, 5).source.tolist() == [[4, 4, 4]]
+def test_places_are_found_once(by_tokens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    hood = neighborhoods(torch.tensor([[4, 0, 4], [0, 0, 1]]), None, 5, 5, False)
+    token = torch.tensor([[1, 0, 2], [0, 1, 2]])
+    places = Places(hood.source[token], hood, token if by_tokens else None)
+    monkeypatch.setattr(Places, "_sort" if by_tokens else "_follow", None)  # the other way
+    assert places.by_source(5) is places.by_source(5)

@@ -2,8 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.graphs import graphs
-from torch_goat.ops.neighborhoods import neighborhoods
+from tests.graphs import graphs, neighborhoods
 from torch_goat.ops.selection import keep_random, keep_top, random_order
 
 

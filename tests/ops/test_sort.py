@@ -5,8 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.graphs import graphs
-from torch_goat.ops.neighborhoods import neighborhoods
+from tests.graphs import graphs, neighborhoods
 from torch_goat.ops.sort import sort_tokens
 
 SCORES = [-2.5, -1.0, -0.0, 0.0, 1e-30, 1.0, 3.0]

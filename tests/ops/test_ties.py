@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from tests.graphs import graphs
+from tests.graphs import graphs, neighborhoods
 from torch_goat.ops import sort
-from torch_goat.ops.neighborhoods import neighborhoods
 
 pytest.importorskip("triton", reason="Triton is not installed")
 

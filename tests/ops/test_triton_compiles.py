@@ -11,8 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from torch_goat.ops.ragged_rnn.cells import GATES
-from torch_goat.ops.ragged_rnn.kernels import Inputs
+from torch_goat.ops.places import Places
+from torch_goat.ops.ragged_rnn.interface import GATES, Inputs
 
 pytestmark = [
     pytest.mark.slow,
@@ -22,7 +22,7 @@ pytestmark = [
 KERNEL_NAMES = {
     "launch": ("forward_kernel", "backward_kernel", "weight_kernel", "sum_kernel"),
     "sources": ("source_kernel", "carry_kernel"),
-    "mean": ("sum_runs_kernel",),
+    "mean": ("sum_segments_kernel",),
 }
 CAPABILITY, SHARED_MEMORY = 90, 227 * 1024  # of an H100 or H200, per program
 TYPES = {
@@ -72,8 +72,8 @@ def _run(kind: str, hidden: int, dtype: torch.dtype, weighted: bool = True, dire
     width = GATES[kind] * hidden
     projected, source = zeros(2, 10, directions, width).to(dtype), torch.zeros(2, 100, dtype=torch.int64)
     recurrent = (zeros(2, directions, width, hidden), zeros(2, directions, width), zeros(2, directions, width))
-    ptr = torch.arange(0, 101, 10)
-    inputs = Inputs(projected, source, zeros(2, 100) if weighted else None, ptr, *recurrent)
+    places = Places.from_ptr(source, torch.arange(0, 101, 10))
+    inputs = Inputs(projected, places, zeros(2, 100) if weighted else None, *recurrent)
     launch.forward(kind, inputs, False)  # in evaluation
     out, saved = launch.forward(kind, inputs, True)
     launch.backward(kind, out, inputs, saved)
@@ -135,7 +135,7 @@ def test_the_mean_compiles(channels: int, dtype: torch.dtype, launches: list[Lau
     from torch_goat.ops.ragged_rnn.triton import mean
 
     z, source = torch.zeros(10, 2, channels, dtype=dtype), torch.zeros(2, 100, dtype=torch.int64)
-    given = (z, source, torch.zeros(2, 100, dtype=dtype), torch.arange(0, 101, 10))
-    mean.backward(mean.forward(*given), *given)
+    places, weight = Places.from_ptr(source, torch.arange(0, 101, 10)), torch.zeros(2, 100, dtype=dtype)
+    mean.backward(mean.forward(z, places, weight), z, weight, places)
     assert len(launches) == 3
     _check(launches)

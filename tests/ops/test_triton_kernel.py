@@ -7,15 +7,17 @@ chosen it, and the others are skipped in this one.
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 
 from torch_goat.nn.ragged_rnn import RaggedRNN
+from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.backends import backends
-from torch_goat.ops.ragged_rnn.kernels import KERNELS, Inputs
+from torch_goat.ops.ragged_rnn.interface import Inputs
+from torch_goat.ops.ragged_rnn.operator import KERNELS
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -33,13 +35,21 @@ def test_in_the_interpreter() -> None:
     assert done.returncode == 0, done.stdout
 
 
+Override = Callable[..., None]
+
+
 @pytest.fixture
-def overrides() -> Iterator[dict[str, int]]:
+def override(monkeypatch: pytest.MonkeyPatch) -> Override:
+    """Sets sizes of the kernels' launches."""
     from torch_goat.ops.ragged_rnn.triton import launch
 
-    launch.OVERRIDES.update(backward_chunk=4)  # the interpreter is slow, and walks a chunk to its end
-    yield launch.OVERRIDES
-    launch.OVERRIDES.clear()
+    sizes = launch.sizes
+
+    def replace(**fields: int) -> None:
+        monkeypatch.setattr(launch, "sizes", lambda *values, **named: sizes(*values, **named)._replace(**fields))
+
+    replace(chunk=4)  # the interpreter is slow, and walks a chunk to its end
+    return replace
 
 
 def _gradients(
@@ -51,7 +61,7 @@ def _gradients(
     z = torch.randn(5, heads, 3, dtype=torch.float64, device=DEVICE, requires_grad=True)
     weight = torch.rand(heads, num_places, dtype=torch.float64, device=DEVICE, requires_grad=True)
     ptr = torch.tensor([0, *lengths]).cumsum(0).to(DEVICE)
-    out = rnn(z, source.to(DEVICE), weight if weighted else None, ptr)
+    out = rnn(z, Places.from_ptr(source.to(DEVICE), ptr), weight if weighted else None)
     inputs = [z, *rnn.parameters(), *([weight] if weighted else [])]
     return [out, *torch.autograd.grad(out, inputs, torch.randn_like(out))]
 
@@ -66,7 +76,7 @@ def _check(
 
 @runs_here
 @pytest.mark.parametrize(("kind", "hidden"), [("lstm", 3), ("gru", 3), ("rnn", 3), ("lstm", 17), ("gru", 17)])
-def test_equals_reference(kind: str, hidden: int, overrides: dict[str, int]) -> None:
+def test_equals_reference(kind: str, hidden: int, override: Override) -> None:
     """Both in registers, with a padded width, and through ``tl.dot``."""
     source = torch.randint(5, (2, 7), generator=torch.Generator().manual_seed(1))
     _check(kind, hidden, source, [0, 2, 0, 4, 1])
@@ -87,22 +97,22 @@ def test_evaluation_equals_reference(hidden: int, weighted: bool) -> None:
     reference = RaggedRNN("lstm", 3, hidden, 1, False, backend="reference").to(DEVICE, torch.float64)
     reference.load_state_dict(rnn.state_dict())
     with torch.no_grad():
-        found = rnn(z, source, weight if weighted else None, ptr)
-        expected = reference(z.double(), source, weight.double() if weighted else None, ptr)
+        found = rnn(z, Places.from_ptr(source, ptr), weight if weighted else None)
+        expected = reference(z.double(), Places.from_ptr(source, ptr), weight.double() if weighted else None)
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-6)
 
 
 @runs_here
-def test_a_source_of_many_chunks(overrides: dict[str, int]) -> None:
-    overrides.update(backward_chunks=2)
+def test_a_source_of_many_chunks(override: Override) -> None:
+    override(chunk=4, chunks=2)
     source = torch.randint(5, (2, 40), generator=torch.Generator().manual_seed(1))
     source[:, 5:30] = 2  # more chunks than are looked back over at once
     _check("rnn", 2, source, [16, 4, 20])
 
 
 @runs_here
-def test_programs_share_the_short_runs(overrides: dict[str, int]) -> None:
-    overrides.update(single=1, runs=2, backward_single=1, backward_runs=2)
+def test_programs_share_the_short_segments(override: Override) -> None:
+    override(chunk=4, single=1, segments=2)
     _check("gru", 2, torch.randint(5, (1, 12)), [1, 0, 3, 2, 1, 2, 1, 2])
 
 
@@ -115,7 +125,7 @@ def test_nothing_to_read(num_targets: int) -> None:
 
 
 @runs_here
-def test_half_precision_and_strides(overrides: dict[str, int]) -> None:
+def test_half_precision_and_strides(override: Override) -> None:
     dtype = torch.bfloat16
     random = torch.Generator().manual_seed(0)
     projected = torch.randn(2, 2, 5, 12, generator=random).transpose(1, 2).to(DEVICE, dtype)  # [K, S, D, G * H]
@@ -126,7 +136,7 @@ def test_half_precision_and_strides(overrides: dict[str, int]) -> None:
     biases = [torch.randn(2, 2, 12, generator=random).to(DEVICE) for _ in range(2)]
     grad = torch.randn(4, 2, 6, generator=random).to(DEVICE, dtype)
 
-    given = (source, weight, ptr, weight_hh, *biases)
+    given = (Places.from_ptr(source, ptr), weight, weight_hh, *biases)
     out, saved = KERNELS["triton"].forward("lstm", Inputs(projected, *given), True)
     values = [out, *KERNELS["triton"].backward("lstm", grad, Inputs(projected, *given), saved)]
     exact, saved = KERNELS["torch"].forward("lstm", Inputs(projected.float(), *given), True)
@@ -142,14 +152,14 @@ def test_tiny_values_keep_their_digits() -> None:
     projected = 1e-4 * torch.rand(1, 5, 1, 4, generator=torch.Generator().manual_seed(0)).to(DEVICE)
     source, ptr = torch.arange(5, device=DEVICE).unsqueeze(0), torch.tensor([0, 5], device=DEVICE)
     recurrent = (torch.eye(4, device=DEVICE)[None, None], *torch.zeros(2, 1, 1, 4, device=DEVICE))
-    out, _ = KERNELS["triton"].forward("rnn", Inputs(projected, source, None, ptr, *recurrent), False)
+    out, _ = KERNELS["triton"].forward("rnn", Inputs(projected, Places.from_ptr(source, ptr), None, *recurrent), False)
     exact = [value.double() for value in (projected, *recurrent)]
     expected, _ = KERNELS["torch"].forward("rnn", Inputs(exact[0], source, None, ptr, *exact[1:]), False)
     torch.testing.assert_close(out.double(), expected, rtol=1e-6, atol=0)
 
 
 @runs_here
-def test_the_operator_is_sound(overrides: dict[str, int]) -> None:
+def test_the_operator_is_sound(override: Override) -> None:
     def random(*shape: int) -> Tensor:
         return torch.randn(shape, dtype=torch.float64, device=DEVICE, requires_grad=True)
 

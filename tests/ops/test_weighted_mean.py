@@ -1,7 +1,5 @@
 """The weighted mean in plain PyTorch and in Triton, on a GPU or, without one, in Triton's interpreter."""
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -12,20 +10,21 @@ from tests.backends import AVAILABLE, device_of
 from tests.compare import assert_close, with_gradients
 from tests.graphs import small_graph
 from torch_goat.nn import GOATConv
-from torch_goat.ops import places
-from torch_goat.ops.weighted_mean import weighted_mean
+from torch_goat.ops import Neighborhoods, Places, weighted_mean
 
 KERNELS = ["torch", *(["triton"] if "triton" in AVAILABLE else [])]
 needs_triton = pytest.mark.skipif("triton" not in AVAILABLE, reason="Triton does not run here")
 
 
 @pytest.fixture
-def small_tiles() -> Iterator[None]:
-    """So small that short runs are of many tiles, and few places of many chunks."""
-    launch = pytest.importorskip("torch_goat.ops.ragged_rnn.triton.launch")
-    launch.OVERRIDES.update(mean_runs=2, mean_places=4, mean_chunk=4, mean_chunks=2, backward_chunk=4)
-    yield
-    launch.OVERRIDES.clear()
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sizes so small that short segments have many tiles, and few places many chunks."""
+    mean = pytest.importorskip("torch_goat.ops.ragged_rnn.triton.mean")
+    launch, sizes = pytest.importorskip("torch_goat.ops.ragged_rnn.triton.launch"), mean.sizes
+    small = {"segments": 2, "places": 4, "chunk": 4, "chunks": 2}
+    monkeypatch.setattr(mean, "sizes", lambda channels: sizes(channels)._replace(**small))
+    plain = launch.sizes
+    monkeypatch.setattr(launch, "sizes", lambda *values, **named: plain(*values, **named)._replace(chunk=4))
 
 
 def example(lengths: list[int], heads: int, channels: int, num_sources: int, kernel: str) -> list[Tensor]:
@@ -36,6 +35,10 @@ def example(lengths: list[int], heads: int, channels: int, num_sources: int, ker
     ptr = torch.tensor([0, *lengths]).cumsum(0)
     z, source, weight, ptr = (value.to(device) for value in (z, source, weight, ptr))
     return [z.requires_grad_(), source, weight.requires_grad_(), ptr]
+
+
+def mean_of(kernel: str, z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
+    return weighted_mean(kernel, z, Places.from_ptr(source, ptr), weight)
 
 
 def by_hand(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
@@ -50,7 +53,7 @@ def check(kernel: str, lengths: list[int], heads: int, channels: int, num_source
     given_values = example(lengths, heads, channels, num_sources, kernel)
     leaves = [given_values[0], given_values[2]]
     results = []
-    for out in (weighted_mean(kernel, *given_values), by_hand(*given_values)):
+    for out in (mean_of(kernel, *given_values), by_hand(*given_values)):
         uneven = torch.arange(1, out.numel() + 1, dtype=out.dtype, device=out.device).sin().view_as(out)
         total = (out * uneven).sum() + 0 * leaves[0].sum()  # without places nothing leads back to the states
         results.append([out, *torch.autograd.grad(total, leaves, materialize_grads=True, allow_unused=True)])
@@ -81,22 +84,22 @@ def test_the_tiles_of_real_graphs(kernel: str, lengths: list[int], channels: int
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_gradients_are_those_of_finite_differences(kernel: str, small_tiles: None) -> None:
     z, source, weight, ptr = example([1, 0, 5], 1, 2, 2, kernel)
-    assert torch.autograd.gradcheck(lambda z, weight: weighted_mean(kernel, z, source, weight, ptr), (z, weight))
+    assert torch.autograd.gradcheck(lambda z, weight: mean_of(kernel, z, source, weight, ptr), (z, weight))
 
 
 def test_plain_pytorch_differentiates_twice() -> None:
     z, source, weight, ptr = example([1, 0, 3], 2, 2, 3, "torch")
-    assert torch.autograd.gradgradcheck(lambda z, weight: weighted_mean("torch", z, source, weight, ptr), (z, weight))
+    assert torch.autograd.gradgradcheck(lambda z, weight: mean_of("torch", z, source, weight, ptr), (z, weight))
 
 
 @needs_triton
 def test_states_of_any_layout_and_type(small_tiles: None) -> None:
     z, source, weight, ptr = (value.detach() for value in example([3, 0, 6], 2, 3, 4, "triton"))
-    expected = weighted_mean("triton", z, source, weight, ptr)
+    expected = mean_of("triton", z, source, weight, ptr)
     z, source, weight = (value.transpose(0, 1).contiguous().transpose(0, 1) for value in (z, source, weight))
-    assert torch.equal(weighted_mean("triton", z, source, weight, ptr), expected)
+    assert torch.equal(mean_of("triton", z, source, weight, ptr), expected)
     half = z.to(torch.bfloat16)
-    found = weighted_mean("triton", half, source, weight.float(), ptr)
+    found = mean_of("triton", half, source, weight.float(), ptr)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, by_hand(half.float(), source, weight.float(), ptr))
 
@@ -104,8 +107,8 @@ def test_states_of_any_layout_and_type(small_tiles: None) -> None:
 @needs_triton
 def test_a_run_has_the_same_bits_wherever_it_stands(small_tiles: None) -> None:
     z, source, weight, ptr = (value.detach() for value in example([5, 23, 0, 2], 2, 3, 4, "triton"))
-    whole = weighted_mean("triton", z, source, weight, ptr)
-    alone = weighted_mean("triton", z, source[:, 5:28], weight[:, 5:28], ptr.new_tensor([0, 23]))
+    whole = mean_of("triton", z, source, weight, ptr)
+    alone = mean_of("triton", z, source[:, 5:28], weight[:, 5:28], ptr.new_tensor([0, 23]))
     assert torch.equal(whole[1:2], alone)
 
 
@@ -117,7 +120,7 @@ def test_the_operator_is_sound(small_tiles: None) -> None:
 @needs_triton
 def test_double_backward_is_refused(small_tiles: None) -> None:
     z, source, weight, ptr = example([3, 0, 2], 1, 2, 4, "triton")
-    (grad,) = torch.autograd.grad(weighted_mean("triton", z, source, weight, ptr).sum(), z, create_graph=True)
+    (grad,) = torch.autograd.grad(mean_of("triton", z, source, weight, ptr).sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="weighted mean has no second derivative"):
         grad.sum().backward()
 
@@ -155,15 +158,15 @@ def test_a_layer_finds_the_places_by_source_once(small_tiles: None, monkeypatch:
     edge_index = small_graph(num_nodes=7, num_edges=12).to(device)
     calls = []
 
-    def count(name: str) -> None:
-        way = getattr(places, name)
-        monkeypatch.setattr(places, name, lambda *values: (calls.append(name), way(*values))[1])
+    def count(owner: type, name: str) -> None:
+        way = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *values: (calls.append(name), way(*values))[1])
 
-    for name in ("_sort", "_from_tokens", "_tokens_by_source"):
-        count(name)
+    for owner, name in ((Places, "_sort"), (Places, "_follow"), (Neighborhoods, "_by_source")):
+        count(owner, name)
     for _ in range(2):
         conv(x, edge_index).sum().backward()
-    assert calls == ["_from_tokens", "_tokens_by_source", "_from_tokens"]  # the graph's own part once for all steps
+    assert calls == ["_follow", "_by_source", "_follow"]  # the graph's own part once for all steps
 
 
 def test_another_backend_is_plain_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,10 @@
 """Eq. 1 of the paper: the score of every token, for every head.
 
-An attention maps the projected states of sources ``[S, K, C]`` and targets ``[T, K, C]`` (``None`` where targets have
-no features), the tokens' ``source`` and ``target`` ``[E]`` and edge features ``[E, D]`` to scores ``[K, E]``.
+An attention maps the projected states of sources ``[S, K, C]`` and targets ``[T, K, C]`` (``None`` if targets have no
+features), the neighbourhoods and the edge features by token ``[E, D]`` to scores ``[K, E]``.
 """
+
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -11,12 +13,12 @@ from torch.nn import Module, Parameter
 from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
 from torch_geometric.nn.inits import glorot
 
-from torch_goat.ops.take import take
+from torch_goat.ops.neighborhoods import Neighborhoods
 
 
-def _states(z: Tensor, index: Tensor, ascending: bool = False) -> Tensor:
-    """The states ``[N, K, C]`` of one end of each edge, ``[E, K, C]``."""
-    return take(z.flatten(1).t(), index, ascending).t().view(-1, *z.shape[1:])
+def _rows(z: Tensor, gather: Callable[[Tensor], Tensor]) -> Tensor:
+    """The states ``[N, K, C]`` of one end of each edge ``[E, K, C]``."""
+    return gather(z.flatten(1).t()).t().view(-1, *z.shape[1:])
 
 
 def _share(z: Tensor, vectors: Tensor) -> Tensor:
@@ -27,8 +29,8 @@ def _share(z: Tensor, vectors: Tensor) -> Tensor:
 class GATAttention(Module):
     r"""The paper's scores, :math:`a_{ij} = \mathrm{LeakyReLU}(w_2^\top [W_1 h_i \,\|\, W_1 h_j])`.
 
-    As the product splits into a part of :math:`i` and a part of :math:`j`, both are computed once per node. Edge
-    features add :math:`w_e^\top W_e e_{ij}`, as in PyG's ``GATConv``.
+    The product splits into a share of :math:`i` and a share of :math:`j`, each computed once per node. Edge features
+    add :math:`w_e^\top W_e e_{ij}`, as in PyG's ``GATConv``.
     """
 
     def __init__(self, heads: int, channels: int, edge_dim: int | None, negative_slope: float) -> None:
@@ -48,13 +50,11 @@ class GATAttention(Module):
         if self.lin_edge is not None:
             self.lin_edge.reset_parameters()
 
-    def forward(
-        self, z_src: Tensor, z_dst: Tensor | None, source: Tensor, target: Tensor, edge_attr: Tensor | None
-    ) -> Tensor:
+    def forward(self, z_src: Tensor, z_dst: Tensor | None, hood: Neighborhoods, edge_attr: Tensor | None) -> Tensor:
         of_source, of_target = self._of_nodes(z_src, z_dst)  # [K, S], [K, T]
-        score = take(of_source, source)  # [K, E]
+        score = hood.from_sources(of_source)  # [K, E]
         if of_target is not None:
-            score = score + take(of_target, target, ascending=True)
+            score = score + hood.from_targets(of_target)
         if edge_attr is not None and self.lin_edge is not None and self.att_edge is not None:
             # w_e (W_e e) = (w_e W_e) e: no [E, K, C] in between.
             if is_uninitialized_parameter(self.lin_edge.weight):
@@ -89,20 +89,18 @@ class GATv2Attention(Module):
         if self.lin_edge is not None:
             self.lin_edge.reset_parameters()
 
-    def forward(
-        self, z_src: Tensor, z_dst: Tensor | None, source: Tensor, target: Tensor, edge_attr: Tensor | None
-    ) -> Tensor:
-        joint = _states(z_src, source)  # [E, K, C]
+    def forward(self, z_src: Tensor, z_dst: Tensor | None, hood: Neighborhoods, edge_attr: Tensor | None) -> Tensor:
+        joint = _rows(z_src, hood.from_sources)  # [E, K, C]
         if z_dst is not None:
-            joint = joint + _states(z_dst, target, ascending=True)
+            joint = joint + _rows(z_dst, hood.from_targets)
         if edge_attr is not None and self.lin_edge is not None:
             joint = joint + self.lin_edge(edge_attr).view_as(joint)
         return (F.leaky_relu(joint, self.negative_slope) * self.att).sum(dim=-1).t()
 
 
 class EdgeAttention(Module):
-    """A user's attention: any module that maps target states ``[E, K, C]``, source states ``[E, K, C]`` and edge
-    features ``[E, D]`` (or ``None``) to scores ``[E, K]``."""
+    """A custom attention: a module that maps target states ``[E, K, C]``, source states ``[E, K, C]`` and edge features
+    ``[E, D]`` (or ``None``) to scores ``[E, K]``."""
 
     def __init__(self, module: Module) -> None:
         super().__init__()
@@ -113,11 +111,9 @@ class EdgeAttention(Module):
             if callable(reset := getattr(child, "reset_parameters", None)):
                 reset()
 
-    def forward(
-        self, z_src: Tensor, z_dst: Tensor | None, source: Tensor, target: Tensor, edge_attr: Tensor | None
-    ) -> Tensor:
-        state_src = _states(z_src, source)  # [E, K, C]
-        state_dst = torch.zeros_like(state_src) if z_dst is None else _states(z_dst, target, ascending=True)
+    def forward(self, z_src: Tensor, z_dst: Tensor | None, hood: Neighborhoods, edge_attr: Tensor | None) -> Tensor:
+        state_src = _rows(z_src, hood.from_sources)  # [E, K, C]
+        state_dst = torch.zeros_like(state_src) if z_dst is None else _rows(z_dst, hood.from_targets)
         score = self.module(state_dst, state_src, edge_attr)
         if score.shape != state_src.shape[:2]:
             raise ValueError(
@@ -133,7 +129,7 @@ ATTENTIONS = {"gat": GATAttention, "gatv2": GATv2Attention}
 def build_attention(
     attention: str | Module, heads: int, channels: int, edge_dim: int | None, negative_slope: float
 ) -> Module:
-    """An attention by name, or a user's module made one."""
+    """The attention of a name, or a custom module as one."""
     if isinstance(attention, Module):
         return EdgeAttention(attention)
     if attention not in ATTENTIONS:

@@ -2,22 +2,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-LARGE = 1 << 20  # elements from which on it pays
-SPARSE = 8  # one in so many, or fewer, is not zero
-_STEP = 997  # one in so many elements is looked at to find out
+LARGE = 1 << 20  # elements; smaller inputs do not gain
+SPARSE = 8  # features are sparse if at most one in so many elements is not zero
+_STEP = 997  # one in so many elements is examined to find out
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
-    """``torch.nn.functional.dropout``, for large inputs on a CPU in a fraction of its time.
+    """``torch.nn.functional.dropout``, several times faster for large inputs on a CPU.
 
-    There PyTorch draws every element by itself, which takes far longer than uniform numbers do. Of features that are
-    mostly zero, as counts of words are, only the others are drawn here: a zero stays one. The distribution is the same,
-    the numbers that are drawn are others.
+    PyTorch draws a Bernoulli variable per element there, which is slower than uniform numbers. For features that are
+    mostly zero, such as word counts, numbers are drawn for the other elements only. The distribution is the same, the
+    random numbers are not.
 
     Args:
-        x: What to drop elements of.
-        p: The probability of dropping one.
-        training: Whether any is dropped.
+        x: The input.
+        p: The probability of dropping an element.
+        training: Whether to drop elements.
     """
     plain = x.device.type == "cpu" and x.layout == torch.strided and x.is_contiguous()
     if not (training and 0 < p < 1 and plain and x.numel() >= LARGE) or torch.compiler.is_compiling():
@@ -32,7 +32,7 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 
 def _kept(x: Tensor, p: float) -> Tensor:
-    """What to multiply elements by: 0, or else what makes up for those that are dropped."""
+    """The factors of elements: 0, or ``1 / (1 - p)``."""
     return torch.rand(x.shape).ge_(p).mul_(1 / (1 - p)).to(x.dtype)
 
 

@@ -10,27 +10,24 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 from torch_goat.nn.goat_conv import GOATConv
 from torch_goat.nn.inference import run_in_batches
 from torch_goat.nn.ordering import Ordering
+from torch_goat.ops.neighborhoods import Neighborhoods
 
 
 class GOAT(BasicGNN):
     r"""A graph neural network of :class:`~torch_goat.nn.GOATConv` layers, with PyG's options for such networks.
 
-    Unlike PyG's own, it ends in a linear layer whenever ``out_channels`` is given: the output of an RNN lies in
-    :math:`(-1, 1)`, and numbers of classes are odd.
+    Unlike PyG's models, it ends in a linear layer if ``out_channels`` is given: the output of an RNN lies in
+    :math:`(-1, 1)`, and the number of classes may be odd.
 
     Args:
-        in_channels: The width of the input, or ``-1`` to take it from the first call.
-        hidden_channels: The width of each layer's output, all heads together.
+        in_channels: The size of each input, or ``-1`` to infer it from the first call.
+        hidden_channels: The size of each layer's output, all heads together.
         num_layers: The number of layers.
-        out_channels: The width of the output; ``hidden_channels`` and no linear layer if ``None``.
+        out_channels: The size of the output; ``hidden_channels`` and no linear layer if ``None``.
         dropout: The probability of dropping a hidden element, and a coefficient in a layer.
-        act: The activation after each layer, by PyG's names.
-        act_first: Whether it comes before the normalisation.
-        act_kwargs: Options of the activation.
-        norm: The normalisation after each layer, by PyG's names.
-        norm_kwargs: Options of the normalisation.
         jk: Jumping knowledge: ``None``, ``"last"``, ``"cat"``, ``"max"`` or ``"lstm"``.
-        **kwargs: Options of :class:`~torch_goat.nn.GOATConv`, ``heads`` among them.
+        **kwargs: ``act``, ``act_first``, ``act_kwargs``, ``norm`` and ``norm_kwargs`` as in PyG, and the options of
+            :class:`~torch_goat.nn.GOATConv`, including ``heads``.
     """
 
     supports_edge_weight: Final[bool] = False
@@ -43,38 +40,20 @@ class GOAT(BasicGNN):
         num_layers: int,
         out_channels: int | None = None,
         dropout: float = 0.0,
-        act: Any = "relu",
-        act_first: bool = False,
-        act_kwargs: dict[str, Any] | None = None,
-        norm: Any = None,
-        norm_kwargs: dict[str, Any] | None = None,
         jk: str | None = None,
         **kwargs: Any,
     ) -> None:
-        # With jumping knowledge, PyG ends in a linear layer by itself; "last" is that and nothing more.
+        # With jumping knowledge, BasicGNN ends in a linear layer; "last" adds nothing but that.
         jk = "last" if jk is None and out_channels is not None else jk
-        super().__init__(
-            in_channels,
-            hidden_channels,
-            num_layers,
-            out_channels,
-            dropout,
-            act,
-            act_first,
-            act_kwargs,
-            norm,
-            norm_kwargs,
-            jk,
-            **kwargs,
-        )
+        super().__init__(in_channels, hidden_channels, num_layers, out_channels, dropout, jk=jk, **kwargs)
 
     def init_conv(self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any) -> GOATConv:
         heads = kwargs.get("heads", 1)
-        if kwargs.get("head_pooling", "cat") == "cat" and heads > 0:  # else the layer refuses it
+        if kwargs.get("head_pooling", "cat") == "cat" and heads > 0:  # otherwise the layer raises an error
             if out_channels % heads:
                 raise ValueError(
-                    f"hidden_channels={out_channels} is not divisible by heads={heads}; choose another "
-                    f"width or head_pooling='sum' or 'mean'."
+                    f"hidden_channels={out_channels} is not divisible by heads={heads}; choose another width or "
+                    f"head_pooling='sum' or 'mean'."
                 )
             out_channels //= heads
         return GOATConv(in_channels, out_channels, dropout=self.dropout.p, **kwargs)
@@ -82,7 +61,7 @@ class GOAT(BasicGNN):
     def forward(
         self,
         x: Tensor,
-        edge_index: Tensor,
+        edge_index: Tensor | Neighborhoods,
         edge_attr: Tensor | None = None,
         batch: Tensor | None = None,
         batch_size: int | None = None,
@@ -98,20 +77,23 @@ class GOAT(BasicGNN):
             x: The node features ``[N, in_channels]``.
             edge_index: The edges, in any form that :class:`~torch_goat.nn.GOATConv` takes.
             edge_attr: The edge features.
-            batch: The graph of each node, for normalisations that ask for it.
+            batch: The graph of each node, for normalisation layers that use it.
             batch_size: The number of graphs.
-            num_sampled_nodes_per_hop: As in PyG's loaders, to trim each layer to what later ones read.
-            num_sampled_edges_per_hop: Likewise.
+            num_sampled_nodes_per_hop: The nodes per hop of a sampled batch, to trim each layer to the part that later
+                layers read, as in PyG.
+            num_sampled_edges_per_hop: The edges per hop.
             orderings: One ordering to replay per layer (``None``: sort).
             return_orderings: Whether to return ``(out, orderings)``.
         """
-        if isinstance(x, Proxy):  # PyG's to_hetero traces with every argument given; no default can be seen
+        if isinstance(x, Proxy):  # to_hetero traces with all arguments given
             orderings, return_orderings = None, False
         if orderings is not None and len(orderings) != self.num_layers:
             raise ValueError(f"orderings has {len(orderings)} entries, but there are {self.num_layers} GOAT layers.")
         states, used = [], []
         for layer, conv in enumerate(self.convs):
             if num_sampled_nodes_per_hop is not None:
+                if isinstance(edge_index, Neighborhoods):
+                    raise ValueError("Neighborhoods cannot be trimmed; pass edge_index with num_sampled_nodes_per_hop.")
                 x, edge_index, edge_attr = self._trim(
                     layer, num_sampled_nodes_per_hop, num_sampled_edges_per_hop, x, edge_index, edge_attr
                 )

@@ -23,12 +23,12 @@ _FIELDS = ("ptr", "token", "source", "score", "weight")
 class Ordering:
     r"""The order in which a GOAT layer read every neighbourhood, per head, with its scores and coefficients.
 
-    A layer returns it with ``return_ordering=True``. Given back as ``layer(x, edge_index, ordering=ordering)`` it
-    replays the order while the coefficients are computed from the present weights: the paper's GOAT-fixed. A node's
-    neighbourhood includes the node itself where the layer adds self loops.
+    A layer returns it with ``return_ordering=True``. Passed back as ``layer(x, edge_index, ordering=ordering)``, the
+    order is replayed, with coefficients computed from the current weights: the paper's GOAT-fixed. A node's
+    neighbourhood includes the node itself if the layer adds self loops.
 
-    Two orderings are equal when they list the same neighbours of the same graph in the same order; scores and
-    coefficients do not count.
+    Two orderings are equal if they list the same neighbours of the same graph in the same order; scores and
+    coefficients are not compared.
 
     Args:
         ptr: Target ``t`` owns the places ``ptr[t]`` to ``ptr[t + 1]`` ``[T + 1]``.
@@ -65,17 +65,17 @@ class Ordering:
 
     def neighbors(self, node: int, head: int = 0) -> Tensor:
         """The source nodes of ``node``'s neighbourhood in the order in which ``head`` reads them."""
-        return self.source[self._run(node, head)]
+        return self.source[self._segment(node, head)]
 
     def weights(self, node: int, head: int = 0) -> Tensor:
         """The softmax coefficients of :meth:`neighbors`, in the same order; they sum to one."""
-        return self.weight[self._run(node, head)]
+        return self.weight[self._segment(node, head)]
 
     def scores(self, node: int, head: int = 0) -> Tensor:
         """The attention scores of :meth:`neighbors`, in the same order."""
-        return self.score[self._run(node, head)]
+        return self.score[self._segment(node, head)]
 
-    def _run(self, node: int, head: int) -> tuple[int, slice]:
+    def _segment(self, node: int, head: int) -> tuple[int, slice]:
         if not 0 <= node < self.num_nodes:
             raise IndexError(f"node {node} is not in this ordering of {self.num_nodes} nodes.")
         if not 0 <= head < self.heads:
@@ -122,13 +122,14 @@ class Ordering:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def check_fits(self, hood: Neighborhoods, ptr: Tensor, heads: int) -> None:
-        """Refuses this ordering for neighbourhoods that it was not made from.
+    def check_fits(self, hood: Neighborhoods, ptr: Tensor, heads: int, checks: bool | None = None) -> None:
+        """Raises an error for neighbourhoods that this ordering does not belong to.
 
         Args:
-            hood: The neighbourhoods of the present call.
-            ptr: Their runs after selection, if any ``[T + 1]``.
-            heads: The heads of the layer.
+            hood: The neighbourhoods of the current call.
+            ptr: Their segments after selection, if any ``[T + 1]``.
+            heads: The number of heads of the layer.
+            checks: Whether to compare the neighbours, see :func:`torch_goat.set_checks`.
         """
         if self.heads != heads:
             raise ValueError(f"the ordering has {self.heads} heads, but the layer has {heads}.")
@@ -140,7 +141,7 @@ class Ordering:
             raise ValueError(
                 f"the ordering is on {self.device}, but the graph is on {hood.ptr.device}; move it with .to()."
             )
-        if not checks_enabled():
+        if not checks_enabled(checks):
             return
         fits = torch.equal(self.ptr, ptr)
         if fits and self.token.numel() > 0:
@@ -157,17 +158,17 @@ class Ordering:
         return Ordering(*(getattr(self, name).to(device) for name in _FIELDS))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the ordering as safetensors, whole or not at all."""
+        """Writes the ordering as safetensors, atomically."""
         tensors = {name: getattr(self, name).contiguous() for name in _FIELDS}
         write_atomic(Path(path), save(tensors, metadata={"format": "torch_goat.Ordering"}))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ordering:
-        """Reads what :meth:`save` wrote; nothing in the file is executed."""
+        """Reads an ordering that :meth:`save` wrote; no code in the file is executed."""
         try:
             with safe_open(path, framework="pt") as file:
                 if (file.metadata() or {}).get("format") != "torch_goat.Ordering" or set(file.keys()) != set(_FIELDS):
-                    raise ValueError(f"{os.fspath(path)} is a safetensors file, but not one that Ordering.save wrote.")
+                    raise ValueError(f"{os.fspath(path)} is a safetensors file, but was not written by Ordering.save.")
                 return cls(*(file.get_tensor(name) for name in _FIELDS))
         except SafetensorError as error:
             raise ValueError(f"{os.fspath(path)} is not a readable ordering ({error}).") from error

@@ -7,19 +7,21 @@ from torch import Tensor
 from torch.nn import Module, ModuleList
 from torch.nn.utils.rnn import PackedSequence
 
+from torch_goat.ops.places import Places
+
 
 class PackedRNN(Module):
-    r"""Any sequence model of the user's, one per head, that reads a :class:`~torch.nn.utils.rnn.PackedSequence`.
+    r"""A custom sequence model per head that reads a :class:`~torch.nn.utils.rnn.PackedSequence`.
 
-    Slower than the built-in RNNs: heads run one after the other and every edge's input is written out.
+    Slower than the built-in RNNs: heads run one after the other, and the input of every edge is materialised.
 
     Args:
         factory: Called once per head as ``factory(in_channels, out_channels)``. The module that it returns maps a
-            packed sequence of elements ``in_channels`` wide to one row of ``out_channels`` per sequence ``[N, out]``,
-            or to what PyTorch's RNNs return, ``(output, h_n)`` or ``(output, (h_n, c_n))``: the final states of the
-            last layer, all directions concatenated, are read from it.
-        in_channels: The width of one element.
-        out_channels: The width of one result.
+            packed sequence of ``in_channels`` features to one row per sequence ``[N, out_channels]``, or returns
+            ``(output, h_n)`` or ``(output, (h_n, c_n))`` as PyTorch's RNNs do: the result is then the final state of
+            the last layer, all directions concatenated.
+        in_channels: The size of one input.
+        out_channels: The size of one result.
         heads: The number of models.
     """
 
@@ -40,8 +42,9 @@ class PackedRNN(Module):
             if callable(reset := getattr(child, "reset_parameters", None)):
                 reset()
 
-    def forward(self, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor) -> Tensor:
-        """Reads every run, with the shapes of :class:`~torch_goat.nn.ragged_rnn.RaggedRNN`."""
+    def forward(self, z: Tensor, places: Places, weight: Tensor | None) -> Tensor:
+        """Reads every segment; shapes as in :class:`~torch_goat.nn.ragged_rnn.RaggedRNN`."""
+        source, ptr = places.source, places.ptr
         length = ptr.diff()
         targets = torch.argsort(length, descending=True, stable=True)[: int((length > 0).sum())]  # [T']
         out = z.new_zeros(length.numel(), self.heads, self.out_channels)
@@ -61,7 +64,7 @@ class PackedRNN(Module):
         return out.index_copy(0, targets, torch.stack(rows, dim=1).to(out.dtype))
 
     def kernel(self, z: Tensor) -> str:
-        """As that of :class:`~torch_goat.nn.ragged_rnn.RaggedRNN`: plain PyTorch."""
+        """The kernel for the weighted mean: plain PyTorch."""
         return "torch"
 
     def _final(self, result: Any, num_sequences: int) -> Tensor:

@@ -4,25 +4,26 @@ import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
 
-from torch_goat.ops.ragged_rnn.backends import check_backend, choose, run
-from torch_goat.ops.ragged_rnn.cells import GATES, TORCH_MODULES, RNNWeights
+from torch_goat.ops.places import Places
+from torch_goat.ops.ragged_rnn.backends import check_backend, choose, segment_rnn
+from torch_goat.ops.ragged_rnn.interface import GATES, TORCH_MODULES, RNNWeights
 
 
 class RaggedRNN(Module):
-    r"""Independent RNNs, one per head, that read runs of any length and give their final states.
+    r"""One RNN per head that reads segments of any length and returns their final states.
 
-    A bidirectional RNN gives each direction half of ``out_channels`` and concatenates both final states. The weights
-    of all heads are stacked, and each head's are laid out as PyTorch lays out its own.
+    The final states of both directions of a bidirectional RNN are concatenated. The weights of all heads are stacked;
+    each head's have the layout of PyTorch's RNNs.
 
     Args:
         kind: ``"lstm"``, ``"gru"`` or ``"rnn"``.
-        in_channels: The width of one element.
-        out_channels: The width of one final state, both directions together.
+        in_channels: The size of one input.
+        out_channels: The size of one final state, both directions together.
         heads: The number of RNNs.
-        bidirectional: Whether every run is read from both ends.
+        bidirectional: Whether to read segments in both directions.
         backend: A name of :func:`torch_goat.backends`, or ``"auto"``.
-        init: ``"uniform"`` draws the weights as PyTorch's RNNs do; ``"orthogonal"`` draws orthogonal recurrent
-            matrices, Glorot's input matrices and no biases, but one for the forget gate of an LSTM.
+        init: ``"uniform"``, as in PyTorch; or ``"orthogonal"``: orthogonal recurrent matrices, Glorot's input matrices,
+            and zero biases except for 1 in the forget gate of an LSTM.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class RaggedRNN(Module):
             raise ValueError(f"out_channels and heads must be at least 1, got {out_channels} and {heads}.")
         if bidirectional and out_channels % 2:
             raise ValueError(
-                f"out_channels={out_channels} is odd, but a bidirectional RNN gives each direction half of it; "
+                f"out_channels={out_channels} is odd, but a bidirectional RNN uses half of it for each direction; "
                 f"choose an even width or bidirectional=False."
             )
         if init not in ("uniform", "orthogonal"):
@@ -75,19 +76,18 @@ class RaggedRNN(Module):
             if self.kind == "lstm":
                 self.bias_ih[..., hidden : 2 * hidden] = 1
 
-    def forward(self, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor) -> Tensor:
-        """Reads every run; see :func:`torch_goat.ops.ragged_rnn.backends.run` for the shapes."""
-        # The kernels are compiled for int64, or for whatever comes first and then for nothing else.
-        return run(self.kind, self.backend, z, source.long(), weight, ptr.long(), self._weights())
+    def forward(self, z: Tensor, places: Places, weight: Tensor | None) -> Tensor:
+        """Reads every segment; see :func:`torch_goat.ops.segment_rnn` for the shapes."""
+        return segment_rnn(self.kind, self.backend, z, places, weight, self._weights())
 
     def kernel(self, z: Tensor) -> str:
-        """The name of what reads such states: a kernel, or ``"reference"``."""
+        """The name of the kernel (or ``"reference"``) that reads such states."""
         return choose(self.backend, z, self.weight_hh.size(-1))
 
     def as_torch(self, head: int = 0) -> torch.nn.RNNBase:
         """An equivalent ``torch.nn.LSTM``, ``GRU`` or ``RNN`` with a copy of one head's weights."""
         if not 0 <= head < self.heads:
-            raise IndexError(f"head {head} is not one of the {self.heads} heads.")
+            raise IndexError(f"head must lie between 0 and {self.heads - 1}, got head {head}.")
         like = self.weight_hh
         module = TORCH_MODULES[self.kind](
             self.in_channels, like.size(-1), bidirectional=self.bidirectional, device=like.device, dtype=like.dtype

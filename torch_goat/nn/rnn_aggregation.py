@@ -4,26 +4,31 @@ from torch_geometric.nn.aggr import Aggregation
 
 from torch_goat.nn.ragged_rnn import RaggedRNN
 from torch_goat.ops.checks import check_ptr, check_range
+from torch_goat.ops.places import Places
 
 
 class RNNAggregation(Aggregation):
     r"""Reads the elements of each group, in the order in which they are given, with an LSTM, GRU or RNN.
 
-    The replacement for PyG's ``LSTMAggregation``: nothing is padded, so that a group's result is its RNN's final state
-    whatever the size of the other groups; ``index`` need not be sorted. A group without elements gives zeros. Like
-    every aggregation that reads a sequence it depends on the order of the elements in a group.
+    A drop-in replacement for PyG's ``LSTMAggregation`` without padding: the result of a group does not depend on the
+    size of other groups, and ``index`` need not be sorted. A group without elements gives zeros.
 
     Args:
-        in_channels: The width of one element.
-        out_channels: The width of one result, both directions together.
+        in_channels: The size of one element.
+        out_channels: The size of one result, both directions together.
         rnn: ``"lstm"``, ``"gru"`` or ``"rnn"``.
-        bidirectional: Whether groups are read from both ends, each with half of ``out_channels``.
+        bidirectional: Whether to read groups in both directions, each with half of ``out_channels``.
         backend: A name of :func:`torch_goat.backends`, or ``"auto"``.
+
+    Attributes:
+        checks: Whether input data is checked; ``None`` is the default of :func:`torch_goat.set_checks`.
 
     Shapes:
         - **input:** elements :math:`(|\mathcal{E}|, F_{in})`, index :math:`(|\mathcal{E}|)` or ptr
         - **output:** one row per group :math:`(|\mathcal{V}|, F_{out})`
     """
+
+    checks: bool | None = None
 
     def __init__(
         self, in_channels: int, out_channels: int, rnn: str = "lstm", bidirectional: bool = False, backend: str = "auto"
@@ -44,39 +49,39 @@ class RNNAggregation(Aggregation):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Aggregates; ``max_num_elements`` is PyG's padding width and is not needed here."""
+        """Aggregates; ``max_num_elements``, the padding width in PyG, is ignored."""
         self._check(x)
         if dim not in (-2, 0):
             raise ValueError(f"RNNAggregation aggregates over dimension 0 (or -2), got dim={dim}.")
         if ptr is not None:
-            check_ptr(ptr, x.size(0))
+            check_ptr(ptr, x.size(0), self.checks)
             source = torch.arange(x.size(0), device=x.device)
         else:
-            assert index is not None  # Aggregation.__call__ sees to both
+            assert index is not None  # Aggregation.__call__ sets both
             assert dim_size is not None
             if index.shape != x.shape[:1]:
                 raise ValueError(
                     f"index must have one entry for each of the {x.size(0)} elements, got shape {list(index.shape)}."
                 )
-            check_range("index", index, dim_size)
+            check_range("index", index, dim_size, self.checks)
             source = torch.argsort(index, stable=True)
             ptr = index.new_zeros(dim_size + 1)
             torch.cumsum(torch.bincount(index, minlength=dim_size), dim=0, out=ptr[1:])
         return self._read(x, source, ptr)
 
     def read(self, x: Tensor, source: Tensor, ptr: Tensor) -> Tensor:
-        """Aggregates rows that may stand in many groups; each is projected once, however often it is read.
+        """Aggregates rows that may be in several groups; each is projected only once.
 
         Args:
             x: The rows ``[S, in_channels]``.
-            source: Which of them stands at each place of the groups ``[E]``.
+            source: The row at each place of the groups ``[E]``.
             ptr: Group ``g`` owns the places ``ptr[g]`` to ``ptr[g + 1]`` ``[G + 1]``.
         """
         self._check(x)
         if source.dim() != 1:
             raise ValueError(f"source must be a vector, got shape {list(source.shape)}.")
-        check_range("source", source, x.size(0))
-        check_ptr(ptr, source.numel())
+        check_range("source", source, x.size(0), self.checks)
+        check_ptr(ptr, source.numel(), self.checks)
         return self._read(x, source, ptr)
 
     def _check(self, x: Tensor) -> None:
@@ -87,7 +92,8 @@ class RNNAggregation(Aggregation):
             raise TypeError(f"x is {x.dtype}, but the weights are {weight.dtype}; convert one of them.")
 
     def _read(self, x: Tensor, source: Tensor, ptr: Tensor) -> Tensor:
-        return self.rnn(x.unsqueeze(1), source.unsqueeze(0), None, ptr).squeeze(1)
+        places = Places.from_ptr(source.long().unsqueeze(0), ptr.long())  # kernels are compiled for int64
+        return self.rnn(x.unsqueeze(1), places, None).squeeze(1)
 
     def as_torch(self) -> torch.nn.RNNBase:
         """An equivalent ``torch.nn.LSTM``, ``GRU`` or ``RNN`` with a copy of the weights."""

@@ -7,17 +7,23 @@ from torch_goat.ops.checks import check_features
 
 
 def to_edges(
-    edge_index: Tensor, edge_attr: Tensor | None, edge_dim: int | None, num_sources: int, num_targets: int
+    edge_index: Tensor,
+    edge_attr: Tensor | None,
+    edge_dim: int | None,
+    num_sources: int,
+    num_targets: int,
+    checks: bool | None = None,
 ) -> tuple[Tensor, Tensor | None]:
-    """Brings every form of adjacency that PyG users hold to one: ``[2, E]`` source and target, and edge features.
+    """Converts every form of adjacency that PyG uses to source and target ``[2, E]`` and edge features ``[E, D]``.
 
     Args:
         edge_index: COO ``[2, E]`` (a tensor or an :class:`~torch_geometric.EdgeIndex`), or a torch sparse matrix in
             PyG's ``adj_t`` convention: rows are targets, columns are sources.
-        edge_attr: Edge features ``[E, edge_dim]`` or ``[E]``. A sparse matrix brings its own: its values.
+        edge_attr: Edge features ``[E, edge_dim]`` or ``[E]``. The values of a sparse matrix are its edge features.
         edge_dim: The number of edge features that the layer reads, or ``None``.
         num_sources: The number of source nodes.
         num_targets: The number of target nodes.
+        checks: Whether to search edge features for NaN and infinity, see :func:`torch_goat.set_checks`.
     """
     if not isinstance(edge_index, Tensor):
         raise TypeError(
@@ -26,8 +32,8 @@ def to_edges(
     if is_torch_sparse_tensor(edge_index):
         if edge_attr is not None:
             raise ValueError(
-                "edge_attr cannot go with a sparse adjacency, whose order of edges is its own; put one "
-                "feature into its values (edge_dim=1) or pass edge_index as [2, E]."
+                "edge_attr cannot be combined with a sparse adjacency, which has its own order of edges; store one "
+                "feature as its values (edge_dim=1) or pass edge_index as [2, E]."
             )
         if tuple(edge_index.shape) != (num_targets, num_sources):
             raise ValueError(
@@ -48,27 +54,30 @@ def to_edges(
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, E], got {list(edge_index.shape)}.")
     edge_index = edge_index.long()
-    return edge_index, _edge_features(edge_attr, edge_dim, edge_index.size(1))
+    return edge_index, check_edge_attr(edge_attr, edge_dim, edge_index.size(1), checks)
 
 
 def _entries(adjacency: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
-    """Rows and columns ``[2, E]`` and values of a COO matrix, as they are: coalescing would join multi-edges."""
+    """Rows and columns ``[2, E]`` and values of a COO matrix, not coalesced: that would merge multi-edges."""
     if not gradient:
         return adjacency._indices(), adjacency._values()
-    coalesced = adjacency.coalesce()  # PyTorch gives a gradient to nothing else
+    coalesced = adjacency.coalesce()  # the only form whose values PyTorch differentiates
     if (repeated := adjacency._nnz() - coalesced._nnz()) > 0:
         raise ValueError(
-            f"the sparse adjacency requires a gradient, but {repeated} of its entries repeat others, which PyTorch "
-            f"would add up; pass edge_index as [2, E] and the values as edge_attr."
+            f"the sparse adjacency requires a gradient, but {repeated} of its entries repeat others and would be "
+            f"merged; pass edge_index as [2, E] and the values as edge_attr."
         )
     return coalesced.indices(), coalesced.values()
 
 
-def _edge_features(edge_attr: Tensor | None, edge_dim: int | None, num_edges: int) -> Tensor | None:
+def check_edge_attr(
+    edge_attr: Tensor | None, edge_dim: int | None, num_edges: int, checks: bool | None = None
+) -> Tensor | None:
+    """The features of edges ``[E, D]``, which a layer with ``edge_dim`` needs and others do not take."""
     if edge_dim is None:
         if edge_attr is not None:
             raise ValueError(
-                f"edge_attr of shape {list(edge_attr.shape)} was given to a layer without edge features; "
+                f"edge_attr of shape {list(edge_attr.shape)} was passed to a layer without edge features; "
                 f"build it with edge_dim={edge_attr.size(-1) if edge_attr.dim() > 1 else 1}."
             )
         return None
@@ -76,7 +85,7 @@ def _edge_features(edge_attr: Tensor | None, edge_dim: int | None, num_edges: in
         raise ValueError(f"the layer was built with edge_dim={edge_dim}, but edge_attr is missing.")
     if isinstance(edge_attr, Tensor) and edge_attr.dim() == 1:
         edge_attr = edge_attr.view(-1, 1)
-    check_features("edge_attr", edge_attr, edge_dim)
+    check_features("edge_attr", edge_attr, edge_dim, checks)
     if edge_attr.size(0) != num_edges:
         raise ValueError(f"edge_attr has {edge_attr.size(0)} rows, but edge_index has {num_edges} edges.")
     return edge_attr

@@ -1,6 +1,7 @@
-"""Input checks that cost a pass over the data or a device synchronisation, and the switch that turns them off.
+"""Input checks that read the data, which takes a pass over it or a device synchronisation, and their default.
 
-Checks that look at shapes and types only are free and always on; they stand where the value is used.
+Every check takes ``checks``: ``True`` or ``False``, or ``None`` for the user's default. Checks of shapes and dtypes are
+free and always on.
 """
 
 import math
@@ -8,37 +9,39 @@ import math
 import torch
 from torch import Tensor
 
-_enabled = True
+_default = True
 
 
 def set_checks(enabled: bool) -> None:
-    """Turns the checks that read the data on (the default) or off, for every layer of the process.
+    """Sets whether input data is checked where a layer does not say so itself (``conv.checks``). Default: ``True``.
 
     Args:
         enabled: ``False`` skips the range check of edge indices, the search for non-finite features, the comparison of
-            a replayed ordering with its graph and, on a GPU, of edges with those whose grouping was kept. Bad input
-            then ends in a wrong result or in an error of PyTorch's.
+            a replayed ordering with its graph and, on a GPU, of the edges with those whose layout is cached. Invalid
+            input then gives wrong results or an error inside PyTorch.
     """
     if not isinstance(enabled, bool):
         raise TypeError(f"set_checks expects True or False, got {enabled!r}.")
-    global _enabled
-    _enabled = enabled
+    global _default
+    _default = enabled
 
 
-def checks_enabled() -> bool:
-    """Whether data are checked; by ``torch.compile`` and in a CUDA graph they never are, since a check reads values."""
-    return _enabled and not torch.compiler.is_compiling() and not capturing()
+def checks_enabled(checks: bool | None = None) -> bool:
+    """Whether to check data; never under ``torch.compile`` or in a CUDA graph capture, where values cannot be read."""
+    return (_default if checks is None else checks) and not torch.compiler.is_compiling() and not capturing()
 
 
 def capturing() -> bool:
-    """Whether a CUDA graph is being captured: what is called now runs later, and nothing can be read before."""
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    """Whether a CUDA graph is being captured: kernels run later, and nothing can be read before."""
+    return (
+        not torch.compiler.is_compiling() and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    )
 
 
-def check_finite(name: str, value: Tensor) -> None:
-    """Refuses features with NaN or infinity: a score that is not a number has no place in an order."""
-    # A finite sum has finite terms; the terms are looked at only if it is not, since finite ones may overflow.
-    if not checks_enabled() or math.isfinite(float(value.detach().sum())):
+def check_finite(name: str, value: Tensor, checks: bool | None = None) -> None:
+    """Raises an error if features contain NaN or infinity, which cannot be ordered."""
+    # A finite sum has finite terms. If it is not finite, finite terms may have overflowed.
+    if not checks_enabled(checks) or math.isfinite(float(value.detach().sum())):
         return
     wrong = (~torch.isfinite(value)).any(dim=1).nonzero()
     if wrong.numel() > 0:
@@ -47,35 +50,31 @@ def check_finite(name: str, value: Tensor) -> None:
         )
 
 
-def check_range(name: str, index: Tensor, size: int) -> None:
-    """Refuses node numbers outside ``0 .. size - 1``."""
-    if not checks_enabled() or index.numel() == 0:
+def check_range(name: str, index: Tensor, size: int, checks: bool | None = None) -> None:
+    """Raises an error if a node index lies outside ``0 .. size - 1``."""
+    if not checks_enabled(checks) or index.numel() == 0:
         return
     low, high = torch.stack(torch.aminmax(index)).tolist()
     if low < 0 or high >= size:
         wrong = low if low < 0 else high
-        known = f"there are {size} nodes (0 to {size - 1})" if size else "there are no nodes; numbers begin at 0"
+        known = f"there are {size} nodes (0 to {size - 1})" if size else "there are no nodes; indices start at 0"
         raise IndexError(f"{name} has node {wrong}, but {known}.")
 
 
-def check_ptr(ptr: Tensor, places: int) -> None:
-    """Refuses anything but the bounds of groups that share so many places, one group after the other."""
+def check_ptr(ptr: Tensor, num_places: int, checks: bool | None = None) -> None:
+    """Raises an error unless ``ptr`` holds the bounds of consecutive segments of ``num_places`` places."""
     if ptr.dim() != 1 or ptr.is_floating_point() or ptr.numel() == 0:
-        raise ValueError(f"ptr must be a vector of whole numbers, got {ptr.dtype} of shape {list(ptr.shape)}.")
-    if checks_enabled() and not (ptr[0] == 0 and ptr[-1] == places and (ptr.diff() >= 0).all()):
+        raise ValueError(f"ptr must be a vector of integers, got {ptr.dtype} of shape {list(ptr.shape)}.")
+    if checks_enabled(checks) and not (ptr[0] == 0 and ptr[-1] == num_places and (ptr.diff() >= 0).all()):
+        values = [str(value) for value in ptr.tolist()]
+        shown = ", ".join([*values[:3], "...", *values[-3:]] if len(values) > 6 else values)
         raise ValueError(
-            f"ptr must begin at 0, never fall and end at {places}, the number of elements; got {_shown(ptr)}."
+            f"ptr must start at 0, never decrease and end at {num_places}, the number of elements; got [{shown}]."
         )
 
 
-def _shown(values: Tensor) -> str:
-    """A vector in a message: its beginning and its end if it is long."""
-    listed = [*map(str, values[:3].tolist()), "...", *map(str, values[-3:].tolist())]
-    return f"[{', '.join(listed)}]" if values.numel() > 6 else str(values.tolist())
-
-
-def check_features(name: str, value: Tensor, channels: int) -> None:
-    """Refuses anything but a matrix of real numbers with ``channels`` columns (``-1``: any)."""
+def check_features(name: str, value: Tensor, channels: int, checks: bool | None = None) -> None:
+    """Raises an error unless ``value`` is a floating-point matrix with ``channels`` columns (``-1``: any number)."""
     if not isinstance(value, Tensor):
         raise TypeError(f"{name} must be a tensor, got {type(value).__name__}.")
     if not value.is_floating_point():
@@ -84,4 +83,4 @@ def check_features(name: str, value: Tensor, channels: int) -> None:
         raise ValueError(f"{name} must have two dimensions [rows, channels], got shape {list(value.shape)}.")
     if channels != -1 and value.size(1) != channels:
         raise ValueError(f"{name} has {value.size(1)} channels, but the layer was built for {channels}.")
-    check_finite(name, value)
+    check_finite(name, value, checks)

@@ -1,44 +1,158 @@
-"""Sums over runs: places that stand beside each other, the same ones for every head."""
+"""Segments: consecutive places of a list, one segment per target, the same for every head; and sums over them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from torch_goat.ops.memo import Memo
 
-def run_offsets(ptr: Tensor, heads: int, num_places: int) -> Tensor:
-    """Where each run of ``[K, E]`` begins, heads behind each other ``[K * T + 1]``, from ``ptr`` ``[T + 1]``."""
+
+class Segments:
+    """The bounds of consecutive segments, and what kernels derive from them, computed once.
+
+    Args:
+        ptr: Segment ``t`` owns the places ``ptr[t]`` to ``ptr[t + 1]`` ``[T + 1]``.
+        num_places: The number of places E.
+    """
+
+    def __init__(self, ptr: Tensor, num_places: int) -> None:
+        self.ptr, self.num_places = ptr, num_places
+        self.memo = Memo(ptr.device)
+
+    @property
+    def num_segments(self) -> int:
+        """The number of segments T."""
+        return self.ptr.numel() - 1
+
+    @property
+    def index(self) -> Tensor:
+        """The segment of each place ``[E]``."""
+        return self.memo.compute("index", lambda: self._repeat(torch.arange(self.num_segments, device=self.ptr.device)))
+
+    @property
+    def index_int32(self) -> Tensor:
+        """:attr:`index` for kernels that read it at random: half the memory traffic."""
+        return self.memo.compute("index_int32", lambda: self.index.int())
+
+    @property
+    def sizes(self) -> Tensor:
+        """The size of the segment of each place ``[E]``."""
+        return self.memo.compute("sizes", lambda: self._repeat(self.ptr.diff()))
+
+    @property
+    def by_length(self) -> Tensor:
+        """The segments from longest to shortest ``[T]``."""
+        return self.memo.compute("by_length", self._by_length)
+
+    def offsets(self, heads: int) -> Tensor:
+        """Where each segment of ``[K, E]`` starts, one head after the other ``[K * T + 1]``."""
+        return self.memo.compute(("offsets", heads), lambda: segment_offsets(self.ptr, heads, self.num_places))
+
+    def _repeat(self, value: Tensor) -> Tensor:
+        return value.repeat_interleave(self.ptr.diff(), output_size=self.num_places)
+
+    def _by_length(self) -> Tensor:
+        length = self.ptr.new_empty(self.num_segments, dtype=torch.int32)  # sorted in half the passes of int64
+        torch.sub(self.ptr[1:], self.ptr[:-1], out=length)
+        return torch.sort(length, descending=True, stable=True)[1]
+
+
+def segment_sum(value: Tensor, segments: Segments) -> Tensor:
+    """The sum of each segment of ``value`` ``[K, E]``, ``[K, T]``; can be differentiated any number of times."""
+    return _Sum.apply(value, segments.index, segments.offsets(value.size(0)))
+
+
+def segment_softmax(score: Tensor, segments: Segments) -> Tensor:
+    r"""The coefficients :math:`\alpha_{ij}` of Eq. 3: the softmax of the scores of Eq. 1 within each neighbourhood.
+
+    Segments are summed in the order of their places: with sorted scores, the result does not depend on the order in
+    which edges were given, to the last bit.
+
+    Args:
+        score: The scores by place ``[K, E]``.
+        segments: One segment of places per target.
+    """
+    if score.numel() == 0:
+        return score
+    return _Softmax.apply(score, segments.index.expand_as(score), segments.offsets(score.size(0)))
+
+
+def gather_columns(value: Tensor, index: Tensor, columns: Callable[[], tuple[Tensor | None, Tensor]]) -> Tensor:
+    """Columns of ``value`` ``[K, N]`` by index ``[E]``, with a deterministic gradient on GPUs as well.
+
+    PyTorch's own gradient adds with atomics there; this one sums segments of places with equal columns.
+
+    Args:
+        value: The matrix.
+        index: The columns to take.
+        columns: Gives the places sorted by column ``[E]`` (``None`` if they are), and where each column starts in them
+            for every row of ``value``, as :meth:`Segments.offsets`.
+    """
+    if value.is_cuda and value.requires_grad:
+        return _GatherColumns.apply(value, index, *columns())
+    return value.gather(1, index.expand(value.size(0), -1))
+
+
+def sorted_columns(index: Tensor, num_columns: int, rows: int) -> tuple[Tensor, Tensor]:
+    """What :func:`gather_columns` needs of an index ``[E]``."""
+    index, order = index.sort(stable=True)
+    ptr = torch.searchsorted(index, torch.arange(num_columns + 1, device=index.device, dtype=index.dtype))
+    return order, segment_offsets(ptr, rows, index.numel())
+
+
+def segment_offsets(ptr: Tensor, heads: int, num_places: int) -> Tensor:
+    """:meth:`Segments.offsets` of segments with the bounds ``ptr`` ``[T + 1]``."""
     head = torch.arange(0, heads * num_places, num_places, device=ptr.device).view(-1, 1)
     starts = (ptr[:-1] + head).view(-1)
     return torch.cat([starts, starts.new_full((1,), heads * num_places)])
 
 
-def run_sizes(ptr: Tensor, num_places: int) -> Tensor:
-    """The size of the run that each place belongs to ``[E]``."""
-    size = ptr.diff()
-    return size.repeat_interleave(size, output_size=num_places)
-
-
-def reduce_runs(how: str, value: Tensor, offsets: Tensor) -> Tensor:
-    """Reduces each run of ``value`` ``[K, E]`` to one number ``[K, T]``, in order: equal bits from run to run."""
-    # "unsafe" skips a check of the offsets, which would wait for the device.
+def _reduce(how: str, value: Tensor, offsets: Tensor) -> Tensor:
+    """Reduces each segment of ``value`` ``[K, E]`` to one number ``[K, T]``, in a fixed order."""
+    # "unsafe" skips a check of the offsets that would synchronise with the device.
     return torch.segment_reduce(value.reshape(-1), how, offsets=offsets, unsafe=True).view(value.size(0), -1)
 
 
-def sum_runs(value: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
-    """The sum of each run of ``value`` ``[K, E]``, ``[K, T]``; ``index`` ``[E]`` names the run of a place."""
-    return _Sum.apply(value, index, offsets)
-
-
 class _Sum(torch.autograd.Function):
-    """PyTorch's own sum over runs can be differentiated once; the gradient of this one is a plain gather."""
-
+    # The gradient of torch.segment_reduce cannot be differentiated again; this one is a plain gather.
     @staticmethod
     def forward(ctx: Any, value: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
         ctx.save_for_backward(index)
-        return reduce_runs("sum", value, offsets)
+        return _reduce("sum", value, offsets)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
-        (index,) = ctx.saved_tensors
-        return grad.index_select(1, index), None, None
+        return grad.index_select(1, ctx.saved_tensors[0]), None, None
+
+
+class _Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, score: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
+        peak = _reduce("max", score, offsets)  # [K, T]
+        alpha = (score - peak.gather(1, index)).exp_()
+        # Not in place: the compiler of PyTorch 2.11 loses the gradient of an output that was written to.
+        alpha = alpha / _reduce("sum", alpha, offsets).gather(1, index)
+        ctx.save_for_backward(alpha, index, offsets)
+        return alpha
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        alpha, index, offsets = ctx.saved_tensors
+        flow = grad * alpha
+        total = _reduce("sum", flow, offsets).gather(1, index)
+        return torch.addcmul(flow, alpha, total, value=-1), None, None
+
+
+class _GatherColumns(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, index: Tensor, order: Tensor | None, offsets: Tensor) -> Tensor:
+        ctx.save_for_backward(order, offsets)
+        return value.gather(1, index.expand(value.size(0), -1))
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        order, offsets = ctx.saved_tensors
+        grad = grad if order is None else grad.index_select(1, order)
+        return _reduce("sum", grad, offsets), None, None, None

@@ -1,22 +1,26 @@
-"""Random orders, and at most ``k`` neighbours besides the node itself, without a loop over nodes."""
+"""Selections of at most ``k`` neighbours besides the node itself, and random orders."""
 
 import torch
 from torch import Tensor
 
 from torch_goat.ops.neighborhoods import Neighborhoods
+from torch_goat.ops.splitmix import STEP, mix
 
 
-def keep_random(hood: Neighborhoods, k: int, fresh: bool, n_id: Tensor | None = None) -> Tensor:
-    """Marks the node itself and ``k`` uniformly drawn neighbours of each target, without replacement ``[E]``.
+def keep_random(
+    hood: Neighborhoods, k: int, fresh: bool, n_id: Tensor | None = None, bipartite: bool = False
+) -> Tensor:
+    """Marks the node itself and ``k`` neighbours of each target, drawn uniformly without replacement ``[E]``.
 
     Args:
         hood: The neighbourhoods.
-        k: How many neighbours to keep.
-        fresh: ``True`` draws anew from PyTorch's generator. ``False`` gives one fixed draw, a function of the two node
-            numbers of an edge alone, so that it is the same on every device and whatever the rest of the graph is.
-        n_id: The numbers of the nodes in the graph that this is a part of ``[N]``; a fixed draw goes by these.
+        k: The number of neighbours to keep.
+        fresh: ``True`` draws from PyTorch's generator. ``False`` is a fixed draw that depends only on the two node
+            numbers of an edge: it is the same on every device and in every part of a graph.
+        n_id: The numbers of the nodes in the whole graph ``[N]``, used by a fixed draw.
+        bipartite: Whether sources and targets are different node sets, so that no source is the target itself.
     """
-    own = hood.own
+    own = _own(hood, bipartite)
     shuffled = random_order(hood, fresh, n_id=n_id)
     keep = torch.empty_like(own)
     keep[shuffled] = _rank_of_others(own[shuffled], hood.target, hood.ptr) < k
@@ -24,34 +28,40 @@ def keep_random(hood: Neighborhoods, k: int, fresh: bool, n_id: Tensor | None = 
 
 
 def random_order(hood: Neighborhoods, fresh: bool, number: int = 0, n_id: Tensor | None = None) -> Tensor:
-    """The tokens of each target in a uniformly drawn order ``[E]``; targets keep their places.
+    """The tokens of each target in a uniformly drawn order ``[E]``; segments stay where they are.
 
     Args:
         hood: The neighbourhoods.
-        fresh: ``True`` draws anew from PyTorch's generator, ``False`` gives one fixed draw, as in :func:`keep_random`.
-        number: Which fixed draw; different numbers give independent orders.
-        n_id: The numbers of the nodes in the graph that this is a part of ``[N]``; a fixed draw goes by these.
+        fresh: Whether to draw from PyTorch's generator, as in :func:`keep_random`.
+        number: The number of a fixed draw; different numbers give independent orders.
+        n_id: The numbers of the nodes in the whole graph ``[N]``, used by a fixed draw.
     """
     if fresh:
         draw = torch.randint(2**31, hood.source.shape, device=hood.source.device)
     else:
         target, source = (hood.target, hood.source) if n_id is None else (n_id[hood.target], n_id[hood.source])
-        draw = _hash(_hash(target) + source)
-        draw = _hash(draw + _copy_number(hood) + (number << 32)) >> 33 & (2**31 - 1)
+        draw = mix(mix(mix(target + STEP) + source + STEP) + _copy_number(hood) + (number << 32) + STEP)
+        draw = draw >> 33 & (2**31 - 1)
     return torch.argsort((hood.target << 32) + draw, stable=True)
 
 
-def keep_top(hood: Neighborhoods, token: Tensor, k: int) -> Tensor:
+def keep_top(hood: Neighborhoods, token: Tensor, k: int, bipartite: bool = False) -> Tensor:
     """Marks the node itself and the first ``k`` neighbours of each target and head in the order ``token`` ``[K, E]``.
 
-    Every head keeps the same number for a target, though not the same neighbours.
+    Every head keeps the same number of neighbours of a target, though not the same ones.
     """
-    own = hood.own[token]  # [K, E]
+    own = _own(hood, bipartite)[token]  # [K, E]
     return own | (_rank_of_others(own, hood.target, hood.ptr) < k)
 
 
+def _own(hood: Neighborhoods, bipartite: bool) -> Tensor:
+    """Which tokens are the target itself ``[E]``."""
+    same = hood.source == hood.target
+    return torch.zeros_like(same) if bipartite else same
+
+
 def _rank_of_others(own: Tensor, target: Tensor, ptr: Tensor) -> Tensor:
-    """How many neighbours other than the node itself stand before each place of its run ``[..., E]``."""
+    """How many neighbours other than the node itself come before each place of its segment ``[..., E]``."""
     others = (~own).long()
     before = others.cumsum(dim=-1) - others
     if before.size(-1) == 0:
@@ -60,16 +70,8 @@ def _rank_of_others(own: Tensor, target: Tensor, ptr: Tensor) -> Tensor:
 
 
 def _copy_number(hood: Neighborhoods) -> Tensor:
-    """0 for the first of equal edges, 1 for the second, and so on ``[E]``: they stand beside each other."""
+    """0 for the first of equal edges, 1 for the second, and so on ``[E]``; equal edges are adjacent tokens."""
     place = torch.arange(hood.source.numel(), device=hood.source.device)
     new = torch.ones_like(hood.source, dtype=torch.bool)
     new[1:] = (hood.source[1:] != hood.source[:-1]) | (hood.target[1:] != hood.target[:-1])
     return place - torch.cummax(place * new, dim=0).values
-
-
-def _hash(value: Tensor) -> Tensor:
-    """A mixing function on 64-bit integers (the finalizer of splitmix64), the same on every device."""
-    value = value + -7046029254386353131
-    value = (value ^ (value >> 30 & 0x3FFFFFFFF)) * -4658895280553007687
-    value = (value ^ (value >> 27 & 0x1FFFFFFFFF)) * -7723592293110705685
-    return value ^ (value >> 31 & 0x1FFFFFFFF)

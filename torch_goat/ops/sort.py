@@ -7,21 +7,21 @@ from torch.nn.functional import pad
 
 
 def sort_tokens(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
-    """Eq. 2 of the paper: the tokens of each neighbourhood in decreasing order of score, ties by Algorithm 1.
+    """Eq. 2: sorts the tokens of each neighbourhood by decreasing score, with ties broken by Algorithm 1.
 
     Args:
         score: The scores ``[K, E]``, float32 or float64.
-        x: The layer's input states ``[S, F]``, read only where two tokens of different sources tie.
+        x: The input states of the layer ``[S, F]``, read only where two tokens of different sources tie.
         source: The source of each token ``[E]``.
         target: The target of each token ``[E]``, ascending.
         num_targets: The number of targets T.
 
     Returns:
-        The tokens in order and their sources, both ``[K, E]``. Neighbourhoods keep their places; tokens that are equal
-        in every respect stay in the order of ``source``.
+        The tokens in order and their sources, both ``[K, E]``. Segments stay where they are; tokens that are equal in
+        every respect stay in the order of ``source``.
     """
-    run = _operator if torch.compiler.is_compiling() else _sorted
-    return run(score, x, source, target, num_targets)
+    sort = _operator if torch.compiler.is_compiling() else _sorted
+    return sort(score, x, source, target, num_targets)
 
 
 def _sorted(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
@@ -30,7 +30,7 @@ def _sorted(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_target
     fits = score.size(0) * num_targets < 2**31
     token, tied = (_sort_float32 if score.dtype == torch.float32 and fits else _sort)(score, target, num_targets)
     if score.is_cuda and _has_triton():
-        from torch_goat.ops.ties import resolve_ties  # not with the package: Triton is optional
+        from torch_goat.ops.ties import resolve_ties  # Triton is optional
 
         token = resolve_ties(token, tied, x, source)
         return token, source[token]
@@ -42,7 +42,7 @@ def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
-# For tracers the sort is one opaque call, since what it does depends on the data.
+# For torch.compile and torch.export, sorting is an opaque operator, since its control flow depends on the data.
 _operator = torch.library.custom_op("torch_goat::sort_tokens", _sorted, mutates_args=())
 
 
@@ -52,17 +52,17 @@ def _(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_targets: int
 
 
 def _sort_float32(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
-    """One stable sort of a 64-bit key: head and target, then the score as an integer that falls as the score grows.
+    """One stable sort of a 64-bit key: head and target, then the score as an integer that decreases with it.
 
-    Returns the tokens ``[K, E]`` and which of them has the score of the one before it ``[K, E - 1]``.
+    Returns the tokens ``[K, E]`` and whether each has the score of the one before it ``[K, E - 1]``.
     """
     heads, num_tokens = score.shape
     bits = (score.contiguous() + 0.0).view(torch.int32)  # -0 becomes 0, which it equals
     rising = bits ^ (bits >> 31 & 0x7FFFFFFF)
-    run = torch.arange(heads, device=score.device).view(-1, 1) * num_targets + target  # [K, E]
-    key = (run << 32) - rising
+    segment = torch.arange(heads, device=score.device).view(-1, 1) * num_targets + target  # [K, E]
+    key = (segment << 32) - rising
     if score.is_cuda:
-        # All heads at once; PyTorch would sort twice to sort the rows of a matrix.
+        # All heads at once: PyTorch sorts twice to sort the rows of a matrix.
         flat, place = key.view(-1).sort(stable=True)
         key, token = flat.view_as(key), place.view_as(key) % num_tokens
     else:
@@ -77,21 +77,15 @@ def _sort(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tens
 
 
 def _resolve_ties(token: Tensor, tied: Tensor, x: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
-    """Algorithm 1: tokens of equal score in ascending order of the first element in which their states differ.
+    """Algorithm 1: sorts tokens of equal score by the first element in which their states differ, ascending.
 
-    Args:
-        token: The tokens by score ``[K, E]``.
-        tied: Whether a token has the target and the score of the one before it ``[K, E - 1]``.
-        x: The states ``[S, F]``.
-        source: The source of each token ``[E]``.
-
-    Returns:
-        The tokens in order and their sources, both ``[K, E]``.
+    ``token`` ``[K, E]`` are the tokens by score, ``tied`` ``[K, E - 1]`` whether a token has the target and the score
+    of the one before it.
     """
     ordered = source[token]
     differs = tied & (ordered.diff(dim=1) != 0)
     if bool(differs.any()):
-        # Most ties are of nodes with equal states, such as those whose inputs were all dropped: those stay as they are.
+        # Most ties are between equal states, for example of nodes whose features were all dropped: these stay.
         differs[differs.clone()] = _differ(x, ordered[:, :-1][differs], ordered[:, 1:][differs])
         if bool(differs.any()):
             token = _sort_groups(token, tied, differs, x, ordered)
@@ -100,22 +94,14 @@ def _resolve_ties(token: Tensor, tied: Tensor, x: Tensor, source: Tensor) -> tup
 
 
 def _differ(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
-    """Whether the states of two nodes differ, for pairs of nodes ``[P]``, some millions of elements at a time."""
+    """Whether the states of two nodes differ, for pairs of nodes ``[P]``, in chunks of limited memory."""
     pair, inverse = (first * x.size(0) + second).unique(return_inverse=True)
     chunks = pair.split(max(1, 2**24 // max(1, x.size(1))))
     return torch.cat([(x[chunk // x.size(0)] != x[chunk % x.size(0)]).any(dim=1) for chunk in chunks])[inverse]
 
 
 def _sort_groups(token: Tensor, tied: Tensor, differs: Tensor, x: Tensor, source: Tensor) -> Tensor:
-    """Sorts every group of tokens of equal score in which states differ.
-
-    Args:
-        token: The tokens by score ``[K, E]``.
-        tied: Whether a token has the score of the one before it ``[K, E - 1]``.
-        differs: Whether their states differ besides ``[K, E - 1]``.
-        x: The states ``[S, F]``.
-        source: The source of each token in order ``[K, E]``.
-    """
+    """Sorts every group of tokens of equal score in which states differ (``differs`` ``[K, E - 1]``) by state."""
     group = (~pad(tied, (1, 0))).flatten().cumsum(0).view_as(token) - 1  # [K, E], tokens of one score
     mixed = torch.zeros_like(group, dtype=torch.bool).flatten()
     mixed[group[:, 1:][differs]] = True

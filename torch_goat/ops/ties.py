@@ -1,11 +1,11 @@
-"""Algorithm 1 of the paper in Triton: ties are resolved in two launches, and nothing waits for the device.
+"""Algorithm 1 of the paper in Triton: ties are resolved in two launches, without a device synchronisation.
 
-Tokens sorted by score are groups of equal score, and a group is a row of *stretches*, tokens beside each other whose
-states are equal. The first kernel marks where groups and stretches begin, and lists the stretches that begin within a
-group: nearly always a few. The second ranks the stretches of such a group by counting, each for itself, so that a hub
-whose neighbours all have one score is no chain of steps. A stretch moves as a whole; groups of one stretch stay.
+Tokens sorted by score form groups of equal score, and a group consists of *stretches*: adjacent tokens with equal
+states. The first kernel marks where groups and stretches start and lists the stretches that start within a group,
+usually few. The second ranks each stretch of such a group by counting, in parallel, so that a hub whose neighbours all
+have the same score is not a chain of steps. A stretch moves as a whole; a group of one stretch stays.
 
-NaN goes after all numbers and is equal to itself: whatever the states are, the result is a permutation.
+NaN comes after all numbers and equals itself, so that the result is a permutation for all states.
 """
 
 # Triton compiles a branch that returns only if the other one does, too.
@@ -21,21 +21,21 @@ from torch import Tensor
 
 
 class Sizes(NamedTuple):
-    """What there is to tune; the result does not depend on it."""
+    """Tuning parameters; the result does not depend on them."""
 
-    places: int = 128  # that a program marks
-    mark_features: int = 8  # of each that are compared at a time
+    places: int = 128  # per program that marks
+    mark_features: int = 8  # compared at a time
     mark_warps: int = 4
     programs: int = 2048  # that share the list of stretches
-    members: int = 8  # of a group that are compared at a time with one of them
-    features: int = 64  # of each at a time
-    scan: int = 128  # marks that are looked at at a time for where a group ends
+    members: int = 8  # of a group, compared with one stretch at a time
+    features: int = 64  # compared at a time
+    scan: int = 128  # marks read at a time to find the end of a group
     warps: int = 1
 
 
-SIZES = Sizes()  # so few registers that an H200 has many programs side by side
+SIZES = Sizes()  # so few registers that many programs run in parallel on an H200
 
-# What a mark says of a place: that its token has the score and the state of the one before it, or else
+# The mark of a place whose token does not have the score and the state of the one before it.
 _NEW_STATE = tl.constexpr(1)
 _NEW_SCORE = tl.constexpr(2)
 
@@ -60,32 +60,14 @@ def resolve_ties(token: Tensor, tied: Tensor, x: Tensor, source: Tensor, sizes: 
     resolved = token.clone()
     states = (x, x.size(1), *x.stride())
     with torch.cuda.device_of(token):
+        marks, tied = (source, mark, begin, count), tied.contiguous().view(torch.int8)
+        constants = {"PLACES": sizes.places, "FEATURES": sizes.mark_features, "num_warps": sizes.mark_warps}
         mark_kernel[(triton.cdiv(num_places, sizes.places), heads)](
-            token,
-            tied.contiguous().view(torch.int8),
-            source,
-            mark,
-            begin,
-            count,
-            num_places,
-            *states,
-            PLACES=sizes.places,
-            FEATURES=sizes.mark_features,
-            num_warps=sizes.mark_warps,
+            token, tied, *marks, num_places, *states, **constants
         )
+        constants = {"MEMBERS": sizes.members, "FEATURES": sizes.features, "SCAN": sizes.scan}
         rank_kernel[(min(token.numel(), sizes.programs),)](
-            token,
-            source,
-            mark,
-            begin,
-            count,
-            resolved,
-            token.numel(),
-            *states,
-            MEMBERS=sizes.members,
-            FEATURES=sizes.features,
-            SCAN=sizes.scan,
-            num_warps=sizes.warps,
+            token, *marks, resolved, token.numel(), *states, **constants, num_warps=sizes.warps
         )
     return resolved
 
@@ -110,7 +92,7 @@ def precede(value, other):
     return (value < other) | ((value == value) & (other != other))
 
 
-# Counts differ from graph to graph, and a kernel must not be compiled anew for those that are even or one.
+# Counts differ between graphs; do not recompile for counts that are 1 or divisible by 16.
 @triton.jit(do_not_specialize=["num_places", "num_features"])
 def mark_kernel(
     token,

@@ -7,7 +7,7 @@ from torch import Tensor
 from tests.compare import relative_error
 from tests.graphs import small_graph
 from torch_goat.experiments.models import JanossyConv
-from torch_goat.ops.neighborhoods import neighborhoods
+from torch_goat.ops.neighborhoods import Neighborhoods
 from torch_goat.ops.selection import random_order
 
 N, IN, OUT = 10, 4, 3
@@ -33,7 +33,7 @@ def combine(conv: JanossyConv, state: Tensor, own: Tensor) -> Tensor:
 def test_evaluation_is_the_mean_over_orders_node_by_node(length: int | None, rnn: str) -> None:
     conv = layer(length=length, permutations=4, rnn=rnn).eval()
     x, edge_index = torch.randn(N, IN, dtype=torch.double), small_graph()
-    hood = neighborhoods(edge_index, None, N, N, add_self_loops=False)
+    hood = Neighborhoods.from_edge_index(edge_index, N, add_self_loops=False)
     orders = [hood.source[random_order(hood, False, number)].tolist() for number in range(4)]
     out = conv(x, edge_index)
     for node in range(N):

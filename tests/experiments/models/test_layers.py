@@ -15,7 +15,7 @@ from tests.experiments.models.cases import DEGREE, IN, OUT, N, graph, network
 from torch_goat.experiments.models import ModelOptions, build, degree_histogram
 from torch_goat.experiments.models.layers import SumOfHeads
 from torch_goat.nn import GOATConv, GOATNet, RNNAggregation
-from torch_goat.ops.neighborhoods import neighborhoods
+from torch_goat.ops.neighborhoods import Neighborhoods
 from torch_goat.ops.selection import random_order
 
 WIDTH, HEADS = 6, 4
@@ -101,7 +101,7 @@ def test_mlp_is_pygs_and_reads_no_edges() -> None:
 def test_sage_lstm_is_pygs_layer_with_our_aggregation(rnn: str) -> None:
     model = network("sage-lstm", hidden_channels=WIDTH, rnn=rnn).eval()
     x, edge_index = graph()
-    hood = neighborhoods(edge_index, None, N, N, add_self_loops=False)
+    hood = Neighborhoods.from_edge_index(edge_index, N, add_self_loops=False)
     ordered = edge_index[:, hood.edge[random_order(hood, fresh=False)]]  # SAGEConv reads edges as they come
     layers = []
     for ours, width, out in zip(model.layers, (IN, WIDTH), (WIDTH, OUT), strict=True):

@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from torch_goat.data.loader import draws
 from torch_goat.data.loader.vectorised import Sampled
+from torch_goat.ops import splitmix
 
-_HALF, _ONE, _STEP = np.uint64(32), np.uint64(1), draws.STEP
-_mix = njit(nogil=True, inline="always")(draws.mix)
+_HALF, _ONE, _STEP = np.uint64(32), np.uint64(1), np.int64(splitmix.STEP)
+_mix = njit(nogil=True, inline="always")(splitmix.mix)
 _kept = threading.local()
 
 
 def _compiled(function: Callable) -> Any:
     # Kept on disk under a name that changes with the files that it is made of, which numba does not look at.
-    files = [Path(__file__), Path(draws.__file__)]
+    files = [Path(__file__), Path(splitmix.__file__)]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     function.__qualname__ = f"{function.__name__}_{digest}"
     try:
@@ -62,10 +62,10 @@ def _draw(
                 column[total], edge[total] = begin + place, first + number
                 total += 1
             continue
-        stream = _mix(key + _mix(np.uint64(targets[place])))
+        stream = _mix(key + _mix(np.int64(targets[place])))
         for last in range(degree - most, degree):  # Floyd's algorithm
             stream += _STEP
-            pick: Any = np.int64(((_mix(stream) >> _HALF) * (np.uint64(last) + _ONE)) >> _HALF)
+            pick: Any = np.int64(((np.uint64(_mix(stream)) >> _HALF) * (np.uint64(last) + _ONE)) >> _HALF)
             if taken[pick] == place + 1:
                 pick = last
             taken[pick] = place + 1

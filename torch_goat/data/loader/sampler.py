@@ -90,7 +90,7 @@ class NeighborSampler(BaseSampler):
             raise ValueError("temporal sampling is not supported; leave edge_label_time out.")
         ends = torch.cat([inputs.row, inputs.col]).numpy()
         with torch.random.fork_rng(devices=[]):  # PyG draws negative edges from the generator of the CPU
-            torch.default_generator.manual_seed(int(batch_key(self.seed, ends)[0] >> np.uint64(1)))
+            torch.default_generator.manual_seed(int(batch_key(self.seed, ends).view(np.uint64)[0] >> np.uint64(1)))
             return edge_sample(inputs, self._sample, self.num_nodes, False, None, neg_sampling)
 
     def _sample(self, seeds: Tensor, seed_time: None = None) -> SamplerOutput:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from torch_goat.data.loader.draws import STEP, mix
+from torch_goat.ops.splitmix import STEP, mix
 
 Sampled = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
@@ -55,12 +55,12 @@ def _draw(ptr: np.ndarray, targets: np.ndarray, most: int, key: np.ndarray) -> t
 
 def _floyd(targets: np.ndarray, degree: np.ndarray, most: int, key: np.ndarray) -> np.ndarray:
     """A uniform choice of ``most`` numbers below each target's degree, without replacement ``[T, most]``."""
-    stream = mix(key + mix(targets.astype(np.uint64)))  # [T]
+    stream = mix(key + mix(targets.astype(np.int64)))  # [T]
     chosen = np.empty((targets.size, most), np.int64)
     for number in range(most):
         last = degree - most + number  # [T]
         stream = stream + STEP
-        draw = mix(stream) >> np.uint64(32)
+        draw = mix(stream).view(np.uint64) >> np.uint64(32)
         pick = ((draw * (last + 1).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
         taken = (chosen[:, :number] == pick[:, None]).any(axis=1)
         chosen[:, number] = np.where(taken, last, pick)

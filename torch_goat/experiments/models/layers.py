@@ -189,7 +189,7 @@ class SumOfHeads(Module):
 
 def _closed(edge_index: Tensor, num_nodes: int) -> Tensor:
     """The edges with one self loop at every node, behind the others."""
-    return neighborhoods(edge_index, None, num_nodes, num_nodes, add_self_loops=True).edge_index
+    return neighborhoods(edge_index, (num_nodes, num_nodes), add_self_loops=True).edge_index
 
 
 def build_norm(norm: str, channels: int) -> Module:

@@ -16,7 +16,7 @@ from torch_goat.experiments.training.passes import Passes, Step, WholeGraph
 from torch_goat.experiments.training.task import Task
 from torch_goat.nn.ordering import Ordering
 from torch_goat.nn.ragged_rnn import RaggedRNN
-from torch_goat.ops.checks import check_finite, checks_enabled, set_checks
+from torch_goat.ops.checks import check_finite
 
 Stopped = Literal["", "epochs", "patience", "diverged"]
 
@@ -105,8 +105,8 @@ class Loop:
 
     def __iter__(self) -> Iterator[Epoch]:
         while not self.stopped:
-            # The data are the same in every epoch: they are checked in the first.
-            with _unchecked(bool(self.epochs)):
+            # The data is the same in every epoch: it is checked in the first.
+            with _unchecked(self.network, bool(self.epochs)):
                 epoch = self._epoch()
             yield epoch
 
@@ -268,10 +268,14 @@ def _parameter_groups(network: Module, options: TrainingOptions) -> list[dict[st
 
 
 @contextmanager
-def _unchecked(skip: bool) -> Iterator[None]:
-    before = checks_enabled()
-    set_checks(before and not skip)
+def _unchecked(network: Module, skip: bool) -> Iterator[None]:
+    """Switches the input checks of the network's layers off, if ``skip``."""
+    layers: list[Any] = [module for module in network.modules() if skip and hasattr(module, "checks")]
+    before = [layer.checks for layer in layers]
+    for layer in layers:
+        layer.checks = False
     try:
         yield
     finally:
-        set_checks(before)
+        for layer, checks in zip(layers, before, strict=True):
+            layer.checks = checks

@@ -215,7 +215,7 @@ def _hops(network: Module) -> int:
 
 def number_for(seed: int, *parts: int) -> int:
     """A seed of its own for everything that is drawn."""
-    return int(batch_key(seed, np.array(parts, np.int64))[0] >> np.uint64(1))
+    return int(batch_key(seed, np.array(parts, np.int64)).view(np.uint64)[0] >> np.uint64(1))
 
 
 def _inputs(data: Data, edges: bool) -> Data:

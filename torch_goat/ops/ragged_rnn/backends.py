@@ -1,9 +1,4 @@
-"""The backends of the ragged RNN by name.
-
-Every backend computes ``out[t, k] = RNN_k(weight[k, p] * z[source[k, p], k] for p in ptr[t] .. ptr[t + 1])`` and gives
-the final states ``[T, K, D * H]``. ``reference`` says so with PyTorch's modules; the others are kernels behind one
-operator.
-"""
+"""The ragged RNN by the name of its backend."""
 
 import functools
 from typing import NamedTuple
@@ -11,24 +6,26 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_goat.ops.ragged_rnn.cells import RNNWeights
-from torch_goat.ops.ragged_rnn.kernels import FASTEST_FIRST, KERNELS
-from torch_goat.ops.ragged_rnn.operator import project_and_run
+from torch_goat.ops.places import Places
+from torch_goat.ops.ragged_rnn.interface import RNNWeights
+from torch_goat.ops.ragged_rnn.operator import KERNELS, project_and_run
 from torch_goat.ops.ragged_rnn.reference import reference
 
 BACKENDS = ("auto", "reference", *KERNELS)
+# What `backend="auto"` uses on each device type if available; otherwise `torch`.
+_FASTEST = {"cuda": "triton", "cpu": "cpu"}
 
 
 class BackendStatus(NamedTuple):
-    """Whether a backend can run here, and in a sentence what it is or why it cannot."""
+    """Whether a backend can run on this machine, with a description or the reason why it cannot."""
 
     available: bool
     note: str
 
 
 def backends() -> dict[str, BackendStatus]:
-    """The backends of the ragged RNN by name, with whether each can run on this machine and why not."""
-    status = {"reference": BackendStatus(True, "a loop over nodes and heads with torch.nn's own modules: the oracle")}
+    """The backends of the RNN by name, with whether each can run on this machine and, if not, why."""
+    status = {"reference": BackendStatus(True, "a loop over nodes and heads with torch.nn's own modules")}
     for name, kernel in KERNELS.items():
         reason = kernel.unavailable()
         status[name] = BackendStatus(reason is None, reason or kernel.DESCRIPTION)
@@ -36,7 +33,7 @@ def backends() -> dict[str, BackendStatus]:
 
 
 def check_backend(backend: str) -> str:
-    """Refuses a backend that is unknown or cannot run on this machine."""
+    """Raises an error for a backend that is unknown or cannot run on this machine."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {list(BACKENDS)}, got {backend!r}.")
     if backend != "auto" and not (status := backends()[backend]).available:
@@ -44,28 +41,33 @@ def check_backend(backend: str) -> str:
     return backend
 
 
-def run(
-    kind: str, backend: str, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor, weights: RNNWeights
+def segment_rnn(
+    kind: str, backend: str, z: Tensor, places: Places, weight: Tensor | None, weights: RNNWeights
 ) -> Tensor:
-    """Reads every run with the given backend.
+    r"""Eq. 3: reads the neighbours of each target, in order and scaled by their coefficients, with an RNN.
+
+    For target ``t`` and head ``k``, the result is the final state of ``RNN_k`` over the inputs
+    ``weight[k, p] * z[source[k, p], k]`` at the places ``p = ptr[t] .. ptr[t + 1] - 1``; zeros for an empty segment.
 
     Args:
         kind: ``"lstm"``, ``"gru"`` or ``"rnn"``.
-        backend: A name of :data:`BACKENDS`; ``"auto"`` takes the fastest one that can read these tensors.
+        backend: A name in :data:`BACKENDS`; ``"auto"`` uses the fastest that supports these tensors.
         z: The states of the source nodes, per head ``[S, K, C]``.
-        source: Which of them stands at each place, per head ``[K, E]``.
-        weight: The coefficient that scales it ``[K, E]``; ``None`` is one everywhere.
-        ptr: The runs of the targets ``[T + 1]``.
+        places: The source at each place ``[K, E]``, in one segment per target.
+        weight: The coefficient of each place ``[K, E]``; ``None``: all are one.
         weights: The weights of the RNNs.
+
+    Returns:
+        The final states ``[T, K, D * H]``.
     """
     kernel = choose(backend, z, weights.weight_hh.size(-1))
     if kernel == "reference":
-        return reference(kind, z, source, weight, ptr, weights)
-    return project_and_run(kind, kernel, z, source, weight, ptr, weights)
+        return reference(kind, z, places, weight, weights)
+    return project_and_run(kind, kernel, z, places, weight, weights)
 
 
 def choose(backend: str, z: Tensor, hidden: int) -> str:
-    """What stands behind a backend for states ``z`` and a hidden width per direction: ``"reference"`` or a kernel."""
+    """The kernel (or ``"reference"``) that a backend uses for states ``z`` and a hidden width per direction."""
     if backend == "reference":
         return backend
     return _kernel(backend, z.device.type, torch.promote_types(z.dtype, torch.float32), hidden)
@@ -78,13 +80,10 @@ def _kernel(backend: str, device: str, arithmetic: torch.dtype, hidden: int) -> 
 
 @functools.cache
 def _choose(backend: str, device: str, arithmetic: torch.dtype, hidden: int) -> str:
-    """The kernel that stands behind a backend for tensors on a device and a hidden width per direction."""
+    name = backend
     if backend == "auto":
-        wanted = [name for name in FASTEST_FIRST.get(device, ()) if KERNELS[name].unavailable() is None]
-    else:
-        wanted = [backend]
-        if device not in KERNELS[backend].devices():
-            raise ValueError(
-                f"backend {backend!r} reads tensors on {' or '.join(KERNELS[backend].devices())}, got {device}."
-            )
-    return next((name for name in wanted if hidden <= KERNELS[name].max_hidden(arithmetic)), "torch")
+        name = _FASTEST.get(device, "torch")
+        name = name if KERNELS[name].unavailable() is None else "torch"
+    elif device not in KERNELS[name].devices():
+        raise ValueError(f"backend {name!r} reads tensors on {' or '.join(KERNELS[name].devices())}, got {device}.")
+    return name if hidden <= KERNELS[name].max_hidden(arithmetic) else "torch"

@@ -1,59 +1,86 @@
+"""What all backends share: the cells, their weights, and the interface of a kernel."""
+
+from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from torch import Tensor, dtype
+import torch
+from torch import Tensor
+
+from torch_goat.ops.places import Places
+
+# The number of gates in one weight matrix, in PyTorch's order: i f g o | r z n | h.
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+TORCH_MODULES: dict[str, Callable[..., torch.nn.RNNBase]] = {
+    "lstm": torch.nn.LSTM,
+    "gru": torch.nn.GRU,
+    "rnn": torch.nn.RNN,
+}
 
 
-class Inputs(NamedTuple):
-    """What a kernel reads. All but ``projected`` are in the dtype of the arithmetic, float32 or float64."""
+class RNNWeights(NamedTuple):
+    """The weights of K heads and D directions, each in the layout of one layer of PyTorch's RNNs."""
 
-    projected: Tensor  # [K, S, D, G * H], the states of the sources on the gates
-    source: Tensor  # [K, E], the source at each place
-    weight: Tensor | None  # [K, E], the coefficient that scales it; None is one everywhere
-    ptr: Tensor  # [T + 1], the runs of the targets
+    weight_ih: Tensor  # [K, D, G * H, C]
     weight_hh: Tensor  # [K, D, G * H, H]
     bias_ih: Tensor  # [K, D, G * H]
     bias_hh: Tensor  # [K, D, G * H]
 
-    def contiguous(self) -> "Inputs":
-        return Inputs(*(None if value is None else value.contiguous() for value in self))  # type: ignore[arg-type]
+    def of_torch(self, head: int) -> dict[str, Tensor]:
+        """One head's weights by the parameter names of ``torch.nn.LSTM``, ``GRU`` and ``RNN``."""
+        return {
+            f"{name}_l0{suffix}": value[head, direction]
+            for name, value in self._asdict().items()
+            for direction, suffix in enumerate(["", "_reverse"][: self.weight_ih.size(1)])
+        }
+
+
+class Inputs(NamedTuple):
+    """The inputs of a kernel. All but ``projected`` have the dtype of the arithmetic, float32 or float64."""
+
+    projected: Tensor  # [K, S, D, G * H], the states of the sources, projected onto the gates
+    places: Places  # the source at each place [K, E], in one segment per target
+    weight: Tensor | None  # [K, E], the coefficient of each place; None: all are one
+    weight_hh: Tensor  # [K, D, G * H, H]
+    bias_ih: Tensor  # [K, D, G * H]
+    bias_hh: Tensor  # [K, D, G * H]
 
 
 class Gradients(NamedTuple):
-    """What a kernel's backward gives; no two of them share memory."""
+    """The gradients of a kernel's inputs; no two share memory."""
 
     projected: Tensor
-    weight: Tensor  # [K, E], also where the input is None
+    weight: Tensor  # [K, E], also if the input is None
     weight_hh: Tensor
     bias_ih: Tensor
     bias_hh: Tensor
 
 
 class Kernel(Protocol):
-    """What a module of :mod:`torch_goat.ops.ragged_rnn.kernels` offers to be a backend.
+    """The functions of a backend module, for :data:`torch_goat.ops.ragged_rnn.backends.KERNELS`.
 
-    It reads ``weight[k, p] * projected[k, source[k, p], d] + bias_ih`` at the places ``p`` of each run, forwards in
-    direction 0 and backwards in direction 1, and returns the final states ``[T, K, D * H]`` in the dtype of
-    ``projected``. A run of no places gives zeros.
+    A kernel reads ``weight[k, p] * projected[k, source[k, p], d] + bias_ih`` at the places ``p`` of each segment,
+    forwards in direction 0 and backwards in direction 1, and returns the final states ``[T, K, D * H]`` in the dtype of
+    ``projected``. An empty segment gives zeros.
     """
 
     @property
     def DESCRIPTION(self) -> str:
-        """The kernel in half a sentence."""
+        """A short description."""
 
-    def max_hidden(self, arithmetic: dtype) -> int:
-        """The largest hidden width per direction; wider ones are left to the kernel ``torch``."""
+    def max_hidden(self, arithmetic: torch.dtype) -> int:
+        """The largest hidden width per direction; wider RNNs fall back to the kernel ``torch``."""
 
     def devices(self) -> tuple[str, ...]:
-        """The types of device whose tensors the kernel reads."""
+        """The supported device types."""
 
     def unavailable(self) -> str | None:
         """Why the kernel cannot run on this machine, or ``None``."""
 
     def forward(self, kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
-        """The final states and, if ``save``, what the backward wants back."""
+        """The final states and, if ``save``, the tensors that the backward needs."""
 
     def backward(self, kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
-        """The gradients, from that of the final states."""
+        """The gradients of the inputs, from that of the final states."""
 
     def saved_like(self, kind: str, inputs: Inputs) -> list[Tensor]:
-        """Empty tensors shaped as what the forward saves, for tracing without data."""
+        """Empty tensors with the shapes of what the forward saves, for tracing."""

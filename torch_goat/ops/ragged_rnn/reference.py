@@ -3,22 +3,23 @@ import itertools
 import torch
 from torch import Tensor
 
-from torch_goat.ops.ragged_rnn.cells import TORCH_MODULES, RNNWeights
+from torch_goat.ops.places import Places
+from torch_goat.ops.ragged_rnn.interface import TORCH_MODULES, RNNWeights
 
 
-def reference(kind: str, z: Tensor, source: Tensor, weight: Tensor | None, ptr: Tensor, weights: RNNWeights) -> Tensor:
-    """The oracle: for every node and head, build the sequence and hand it to PyTorch's own RNN."""
+def reference(kind: str, z: Tensor, places: Places, weight: Tensor | None, weights: RNNWeights) -> Tensor:
+    """Eq. 3 as written: builds the sequence of every node and head and runs PyTorch's own RNN on it."""
     heads, directions, _, channels = weights.weight_ih.shape
     hidden = weights.weight_hh.size(-1)
     rnn = TORCH_MODULES[kind](channels, hidden, bidirectional=directions == 2, device="meta")
+    source = places.source
     if weight is None:
         weight = z.new_ones(source.shape)
-    bounds = ptr.tolist()
 
-    # A zero that depends on everything: runs that are all empty have gradients, of zeros, as those of the kernels have.
+    # A zero that depends on everything, so that empty segments alone have gradients (of zeros), too.
     zero = torch.stack([value[:0].sum() for value in (z, *weights)]).sum()
     rows = []
-    for start, end in itertools.pairwise(bounds):
+    for start, end in itertools.pairwise(places.ptr.tolist()):
         for head in range(heads):
             if start == end:
                 rows.append(zero.expand(directions * hidden))

@@ -1,7 +1,7 @@
-"""The ragged RNN in plain PyTorch: all heads and both directions advance together, one step of every run at a time.
+"""The ragged RNN in plain PyTorch: all heads and both directions advance together, one step of all segments at a time.
 
-Runs are sorted by length, longest first. At step t those still running are a prefix of this list, so that a step is a
-handful of calls on contiguous slices and no place is ever padded. Step-major, the places of step t are
+Segments are sorted by length, longest first. At step t those that are longer than t are a prefix of this list, so that
+a step is a few calls on contiguous slices, without padding. In step-major order, the places of step t are
 ``offset[t] .. offset[t] + count[t]``.
 """
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from torch_goat.ops.ragged_rnn.interface import Gradients, Inputs
+from torch_goat.ops.segments import Segments
 
 DESCRIPTION = "all heads and directions batched in plain PyTorch, on any device"
 
@@ -30,18 +31,22 @@ def unavailable() -> str | None:
 
 class _Schedule(NamedTuple):
     steps: list[tuple[int, int]]  # offset and count of each step
-    rank: Tensor  # [T], where each target stands in the list of runs
-    nonempty: Tensor  # [T'], the targets with at least one place, by rank
+    nonempty: Tensor  # [T'], the targets with at least one place, longest first
     last: Tensor  # [T'], the step-major place of the last step of each
-    place: Tensor  # [D, E], where each place of a run goes, step-major
+    place: Tensor  # [D, E], the step-major place of each place
+    at: Tensor  # [D, E], the inverse: the place behind each step-major place
 
 
-def _schedule(ptr: Tensor, directions: int) -> _Schedule:
+def _schedule(segments: Segments, directions: int) -> _Schedule:
+    return segments.memo.compute(("torch", directions), lambda: _make_schedule(segments, directions))
+
+
+def _make_schedule(segments: Segments, directions: int) -> _Schedule:
+    ptr, target, by_rank = segments.ptr, segments.index, segments.by_length
     length = ptr.diff()  # [T]
-    by_rank = torch.argsort(length, descending=True, stable=True)  # [T]
     rank = torch.empty_like(by_rank)
     rank[by_rank] = torch.arange(by_rank.numel(), device=ptr.device)
-    # count[t]: how many runs are longer than t.
+    # count[t]: how many segments are longer than t.
     count = length.numel() - torch.bincount(length).cumsum(0)[:-1]
     offset = count.cumsum(0) - count
     sizes = count.tolist()
@@ -49,32 +54,28 @@ def _schedule(ptr: Tensor, directions: int) -> _Schedule:
     nonempty = by_rank[: sizes[0] if sizes else 0]
     last = offset[length[nonempty] - 1] + rank[nonempty]
 
-    target = torch.repeat_interleave(length, output_size=sum(sizes))  # [E]
-    step = torch.arange(target.numel(), device=ptr.device) - ptr[target]
+    step = torch.arange(target.numel(), device=ptr.device) - ptr[target]  # [E]
     both = [step, length[target] - 1 - step][:directions]
     place = torch.stack([offset[step] + rank[target] for step in both])  # [D, E]
-    return _Schedule(steps, rank, nonempty, last, place)
+    at = torch.empty_like(place).scatter_(1, place, torch.arange(place.size(1), device=ptr.device).expand_as(place))
+    return _Schedule(steps, nonempty, last, place, at)
 
 
-def _gather(
-    schedule: _Schedule, projected: Tensor, source: Tensor, weight: Tensor | None
-) -> tuple[Tensor, Tensor | None]:
+def _gather(schedule: _Schedule, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
     """Rows of ``projected`` by step-major place ``[K, D, E]``, and their coefficients ``[K, D, E]``."""
-    heads, num_sources, directions, _ = projected.shape
-    at = torch.empty_like(schedule.place)  # [D, E], the place of a run behind each step-major place
-    at.scatter_(1, schedule.place, torch.arange(at.size(1), device=at.device).expand_as(at))
-    head = torch.arange(heads, device=at.device).view(-1, 1, 1)
-    direction = torch.arange(directions, device=at.device).view(1, -1, 1)
-    row = (head * num_sources + source[:, at]) * directions + direction
-    return row, None if weight is None else weight[:, at]
+    heads, num_sources, directions, _ = inputs.projected.shape
+    head = torch.arange(heads, device=schedule.at.device).view(-1, 1, 1)
+    direction = torch.arange(directions, device=schedule.at.device).view(1, -1, 1)
+    row = (head * num_sources + inputs.places.source[:, schedule.at]) * directions + direction
+    return row, None if inputs.weight is None else inputs.weight[:, schedule.at]
 
 
 def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
-    projected, source, weight, ptr, weight_hh, bias_ih, bias_hh = inputs
+    projected, places, _, weight_hh, bias_ih, bias_hh = inputs
     heads, _, directions, _ = projected.shape
     hidden = weight_hh.size(-1)
-    schedule = _schedule(ptr, directions)
-    row, scale = _gather(schedule, projected, source, weight)
+    schedule = _schedule(places.segments, directions)
+    row, scale = _gather(schedule, inputs)
     bias = bias_ih if kind == "gru" else bias_ih + bias_hh
     gates = _rows(projected, row).to(weight_hh.dtype)  # [K, D, E, G * H]
     if scale is not None:
@@ -84,18 +85,18 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     gates = gates.flatten(0, 1)  # [KD, E, G * H]
     recurrent = weight_hh.flatten(0, 1).transpose(1, 2)  # [KD, H, G * H]
     states = _STEPS[kind].forward(schedule.steps, gates, recurrent, bias_hh.flatten(0, 1))  # each [KD, E, H]
-    out = projected.new_zeros(ptr.numel() - 1, heads, directions, hidden)
+    out = projected.new_zeros(places.segments.num_segments, heads, directions, hidden)
     final = states[0].index_select(1, schedule.last).unflatten(0, (heads, directions))
     out[schedule.nonempty] = final.permute(2, 0, 1, 3).to(out.dtype)
     return out.flatten(2), [gates, *states] if save else []
 
 
 def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
-    projected, source, weight, ptr, weight_hh, *_ = inputs
+    projected, places, _, weight_hh, *_ = inputs
     heads, _, directions, _ = projected.shape
     hidden = weight_hh.size(-1)
-    schedule = _schedule(ptr, directions)
-    row, scale = _gather(schedule, projected, source, weight)
+    schedule = _schedule(places.segments, directions)
+    row, scale = _gather(schedule, inputs)
     gates, states = saved[0].clone(), saved[1:]
     grad = grad[schedule.nonempty].to(weight_hh.dtype).view(-1, heads, directions, hidden)
     grad = grad.permute(1, 2, 0, 3).flatten(0, 1)  # [KD, T', H], by rank
@@ -126,7 +127,7 @@ def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
     heads, _, directions, width = inputs.projected.shape
     hidden = inputs.weight_hh.size(-1)
     widths = [width, *[hidden] * _STEPS[kind].num_states]
-    return [inputs.weight_hh.new_empty(heads * directions, inputs.source.size(1), width) for width in widths]
+    return [inputs.weight_hh.new_empty(heads * directions, inputs.places.source.size(1), width) for width in widths]
 
 
 def _rows(projected: Tensor, row: Tensor) -> Tensor:
@@ -134,9 +135,9 @@ def _rows(projected: Tensor, row: Tensor) -> Tensor:
     return projected.reshape(-1, width).index_select(0, row.flatten()).view(*row.shape, width)
 
 
-# The steps of each cell. `gates` [KD, E, G * H] comes in with the input's share of the gates, goes out activated, and
-# is turned into the gradient of the gates, in place. `start, n` is a step's slice of places; the first n runs of the
-# step before it are the ones that go on.
+# The steps of each cell. `gates` [KD, E, G * H] holds the input's share of the gates before the forward, the activated
+# gates after it, and the gradient of the gates after the backward, in place. `start, n` is a step's slice of places:
+# the first n segments of the step before it have this step, too.
 
 
 class _LSTM:

@@ -1,11 +1,16 @@
-"""The ragged RNN fused on the CPU, compiled by numba: every run is read place by place, its state in registers."""
+"""The ragged RNN fused on the CPU, compiled by numba: every segment is read place by place, its state in registers."""
 
 import importlib.util
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from torch import Tensor, double, dtype
+import torch
+from torch import Tensor
 
 from torch_goat.ops.ragged_rnn.cpu.packing import (
     STRETCH,
@@ -17,18 +22,19 @@ from torch_goat.ops.ragged_rnn.cpu.packing import (
     unpack_gates,
     unpack_recurrent,
 )
-from torch_goat.ops.ragged_rnn.cpu.pool import run_all
 from torch_goat.ops.ragged_rnn.interface import Gradients, Inputs
+from torch_goat.ops.segments import Segments
 
-DESCRIPTION = "every run fused into one loop of vector instructions, compiled by numba"
+DESCRIPTION = "every segment fused into one loop of vector instructions, compiled by numba"
 
-# A head and direction are split into chunks of runs only if there are too few of them to share out among threads.
-# The chunks depend on the tensors alone, never on the number of threads, and so does every sum.
+# The segments of a head and direction are split into chunks only if there are too few heads and directions for all
+# threads. The chunks, and with them the order of every sum, do not depend on the number of threads.
 _TASKS = 8
 _PLACES_PER_CHUNK = 4096
+_PLACES_PER_THREAD = 20_000  # about a millisecond of work; fewer are not worth a thread
 
 
-def max_hidden(arithmetic: dtype) -> int:
+def max_hidden(arithmetic: torch.dtype) -> int:
     return 128
 
 
@@ -43,52 +49,51 @@ def unavailable() -> str | None:
 
 
 def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
-    return [_kept(_shape(kind, inputs), inputs, inputs.source.size(1))]
+    return [_kept(_shape(kind, inputs), inputs, inputs.places.source.size(1))]
 
 
 def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
     from torch_goat.ops.ragged_rnn.cpu import sweep
 
     heads, _, directions, _ = inputs.projected.shape
+    source, segments = inputs.places.source, inputs.places.segments
     shape = _shape(kind, inputs)
-    packed, runs = _packed(shape, inputs)
-    out = inputs.weight_hh.new_zeros(inputs.ptr.numel() - 1, heads, directions, shape.hidden)
-    kept = _kept(shape, inputs, inputs.source.size(1) if save else 0)
-    tasks = _tasks(shape, heads, directions, runs.length)
-    arguments = (packed, runs, kept.numpy(), out.numpy(), tasks)
-    places = inputs.source.numel() * directions
-    run_all(lambda begin, end: sweep.forward(shape, *arguments, begin, end), tasks.size, places)
+    out = inputs.weight_hh.new_zeros(segments.num_segments, heads, directions, shape.hidden)
+    kept = _kept(shape, inputs, source.size(1) if save else 0)
+    tasks = _tasks(shape, heads, directions, segments)
+    arguments = (_packed(shape, inputs), _longest_first(segments), kept.numpy(), out.numpy(), tasks)
+    _run_all(lambda begin, end: sweep.forward(shape, *arguments, begin, end), tasks.size, source.numel() * directions)
     return out.flatten(2).to(inputs.projected.dtype), [kept] if save else []
 
 
 def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
     from torch_goat.ops.ragged_rnn.cpu import sweep
 
-    projected, source, weight_hh = inputs.projected, inputs.source, inputs.weight_hh
+    projected, places, weight_hh = inputs.projected, inputs.places, inputs.weight_hh
     heads, num_sources, directions, _ = projected.shape
     shape = _shape(kind, inputs)
-    packed, runs = _packed(shape, inputs)
-    tasks = _tasks(shape, heads, directions, runs.length)
+    tasks = _tasks(shape, heads, directions, places.segments)
     chunks = tasks.size // (heads * directions)
 
     def zeros(*size: int) -> Tensor:
-        return weight_hh.new_zeros(chunks, heads, *size, dtype=double)
+        return weight_hh.new_zeros(chunks, heads, *size, dtype=torch.double)
 
     width = shape.gates * shape.width
     table = weight_hh.new_zeros(chunks, heads, num_sources, directions, width)
-    scale = weight_hh.new_empty(directions, *source.shape)
+    scale = weight_hh.new_empty(directions, *places.source.shape)
     recurrent = zeros(directions, shape.blocks * shape.width, shape.gates * shape.lanes)
-    share, extra = zeros(directions, 1, width), zeros(directions, 1, shape.runs * shape.width)
+    share, extra = zeros(directions, 1, width), zeros(directions, 1, shape.segments * shape.width)
     states = grad.to(weight_hh.dtype).contiguous().view(-1, heads, directions, shape.hidden).numpy()
-    kept = saved[0].numpy()
     outputs = sweep.Outputs(*[value.numpy() for value in (table, scale, recurrent, share, extra)])
-    arguments = (packed, runs, kept, states, outputs, tasks)
-    run_all(lambda begin, end: sweep.backward(shape, *arguments, begin, end), tasks.size, source.numel() * directions)
+    packed, longest_first = _packed(shape, inputs), _longest_first(places.segments)
+    arguments = (packed, longest_first, saved[0].numpy(), states, outputs, tasks)
+    num_steps = places.source.numel() * directions
+    _run_all(lambda begin, end: sweep.backward(shape, *arguments, begin, end), tasks.size, num_steps)
     grad_bias_hh = _sum(share).squeeze(2)
     grad_bias = grad_bias_hh
     if kind == "gru":
         grad_bias = grad_bias_hh.unflatten(-1, (shape.blocks, 3, shape.lanes)).clone()
-        grad_bias[..., 2, :] = _sum(extra).view(heads, directions, shape.blocks, shape.runs, shape.lanes).sum(dim=3)
+        grad_bias[..., 2, :] = _sum(extra).view(heads, directions, shape.blocks, shape.segments, shape.lanes).sum(dim=3)
         grad_bias = grad_bias.flatten(-3)
     grad_recurrent = unpack_recurrent(shape, _sum(recurrent).unflatten(2, (shape.blocks, shape.width)))
     return Gradients(
@@ -101,7 +106,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
 
 
 def _sum(parts: Tensor) -> Tensor:
-    """The sum over the first dimension in its order, whatever the number of threads."""
+    """The sum over the first dimension, in a fixed order."""
     total = parts[0]
     for part in parts[1:]:
         total += part
@@ -112,46 +117,73 @@ def _shape(kind: str, inputs: Inputs) -> Shape:
     return shape_of(kind, str(inputs.weight_hh.dtype).removeprefix("torch."), inputs.weight_hh.size(-1))
 
 
-def _packed(shape: Shape, inputs: Inputs) -> tuple[Any, Any]:
-    """The inputs as the compiled code reads them, and the runs, longest first."""
-    from torch_goat.ops.ragged_rnn.cpu.sweep import Packed, Runs
+def _packed(shape: Shape, inputs: Inputs) -> Any:
+    """The inputs in the layout that the compiled code reads."""
+    from torch_goat.ops.ragged_rnn.cpu.sweep import Packed
 
-    projected, source, weight, ptr, weight_hh, bias_ih, bias_hh = inputs
+    projected, places, weight, weight_hh, bias_ih, bias_hh = inputs
     bias = bias_ih if shape.kind == "gru" else bias_ih + bias_hh
     rows = pack_gates(shape, projected.to(weight_hh.dtype))
-    scale = weight_hh.new_ones(source.shape) if weight is None else weight
+    scale = weight_hh.new_ones(places.source.shape) if weight is None else weight
     matrices = [pack_recurrent(shape, weight_hh), pack_transposed(shape, weight_hh)]
     biases = [pack_gates(shape, value) for value in (bias, bias_hh)]
-    length = np.diff(ptr.numpy())  # [T]
-    order = np.argsort(-length, kind="stable")[: np.count_nonzero(length)]
-    runs = Runs(order, ptr.numpy()[order], length[order])
-    return Packed(*[_array(value) for value in (rows, source, scale, *matrices, *biases)]), runs
+    values = (rows, places.source, scale, *matrices, *biases)
+    return Packed(*[value.detach().contiguous().numpy() for value in values])
 
 
-def _array(value: Tensor) -> np.ndarray:
-    return value.detach().contiguous().numpy()
+def _longest_first(segments: Segments) -> Any:
+    """The segments that are not empty, longest first."""
+    from torch_goat.ops.ragged_rnn.cpu.sweep import LongestFirst
+
+    def compute() -> LongestFirst:
+        length = np.diff(segments.ptr.numpy())  # [T]
+        order = segments.by_length.numpy()[: np.count_nonzero(length)]
+        return LongestFirst(order, segments.ptr.numpy()[order], length[order])
+
+    return segments.memo.compute("cpu", compute)
 
 
 def _kept(shape: Shape, inputs: Inputs, places: int) -> Tensor:
-    """Room for the states between stretches. A group that keeps n has read more than n stretches of places."""
+    """Room for the states between stretches: a group that keeps n of them has read more than n stretches."""
     heads, _, directions, _ = inputs.projected.shape
-    return inputs.weight_hh.new_empty(heads, directions, places // STRETCH, shape.states, shape.runs * shape.width)
+    return inputs.weight_hh.new_empty(heads, directions, places // STRETCH, shape.states, shape.segments * shape.width)
 
 
-def _tasks(shape: Shape, heads: int, directions: int, length: np.ndarray) -> np.ndarray:
-    """Head, direction, first and last run, chunk, and the first row of kept states of every task."""
-    places = length.cumsum()
-    total = int(places[-1]) if places.size else 0
-    chunks = max(1, min(-(-_TASKS // (heads * directions)), total // _PLACES_PER_CHUNK))
-    ends = np.searchsorted(places, total * np.arange(1, chunks) // chunks)
-    bounds = [0, *ends.tolist(), length.size]
-    rows = [0]
-    for first, last in pairwise(bounds):
-        rows.append(rows[-1] + int(((length[first : last : shape.runs] - 1) // STRETCH).sum()))
-    tasks = [
-        (head, direction, bounds[chunk], bounds[chunk + 1], chunk, rows[chunk])
-        for head in range(heads)
-        for direction in range(directions)
-        for chunk in range(chunks)
-    ]
-    return np.array(tasks, [(name, np.int64) for name in ("head", "direction", "first", "last", "chunk", "row")])
+def _tasks(shape: Shape, heads: int, directions: int, segments: Segments) -> np.ndarray:
+    """Head, direction, first and last segment, chunk, and the first row of kept states of every task."""
+
+    def compute() -> np.ndarray:
+        length = _longest_first(segments).length
+        places = length.cumsum()
+        total = int(places[-1]) if places.size else 0
+        chunks = max(1, min(-(-_TASKS // (heads * directions)), total // _PLACES_PER_CHUNK))
+        ends = np.searchsorted(places, total * np.arange(1, chunks) // chunks)
+        bounds = [0, *ends.tolist(), length.size]
+        rows = [0]
+        for first, last in pairwise(bounds):
+            rows.append(rows[-1] + int(((length[first : last : shape.segments] - 1) // STRETCH).sum()))
+        tasks = [
+            (head, direction, bounds[chunk], bounds[chunk + 1], chunk, rows[chunk])
+            for head in range(heads)
+            for direction in range(directions)
+            for chunk in range(chunks)
+        ]
+        return np.array(tasks, [(name, np.int64) for name in ("head", "direction", "first", "last", "chunk", "row")])
+
+    return segments.memo.compute(("cpu tasks", shape.segments, heads, directions), compute)
+
+
+@lru_cache(maxsize=4)
+def _pool(workers: int, process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(workers, thread_name_prefix="torch_goat")
+
+
+def _run_all(run: Callable[[int, int], None], tasks: int, places: int) -> None:
+    """Runs tasks 0 to ``tasks``, on as many threads as PyTorch may use. The compiled code releases Python's lock."""
+    workers = min(torch.get_num_threads(), tasks)
+    if workers <= 1 or places < _PLACES_PER_THREAD:
+        run(0, tasks)
+        return
+    # One pool per process, since threads do not survive a fork.
+    for _ in _pool(workers, os.getpid()).map(run, range(tasks), range(1, tasks + 1)):
+        pass

@@ -1,10 +1,12 @@
-"""One step of a group of runs through each cell, forwards and backwards.
+"""One step of a group of segments through each cell, forwards and backwards.
 
 A step reads the state in row ``now`` of the scratch and writes the one after it to row ``after``. The activated gates
 stay in ``gates[now]``, and the step backwards turns them into the gradient of the recurrent share of the gates.
 """
 
-from typing import Any, NamedTuple
+# mypy: allow-untyped-defs
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -41,7 +43,7 @@ class Weights(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a group of P runs keeps of its steps, one row each."""
+    """What a group of P segments keeps of its steps, one row each."""
 
     gates: np.ndarray  # [steps, G * P * width]
     h: np.ndarray  # [steps + 1, P * width]
@@ -50,7 +52,7 @@ class Scratch(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where every run of the group is."""
+    """Where every segment of the group is."""
 
     at: np.ndarray  # [P]
     source: np.ndarray  # [E], the row of the table that stands at each place
@@ -58,13 +60,13 @@ class Place(NamedTuple):
 
 
 @njit(forceinline=True)
-def _input_share(cell: Any, table: Any, place: Any, weights: Any, block: Any) -> Any:
+def _input_share(cell, table, place, weights, block):
     row = gather(cell, table, place.source, place.at, block)
     return multiply_add(row, load_scale(cell, place.scale, place.at), load_bias(cell, weights.bias, block))
 
 
 @njit(forceinline=True)
-def _add_recurrent(cell: Any, gates: Any, weights: Any, block: Any, h: Any, now: Any) -> Any:
+def _add_recurrent(cell, gates, weights, block, h, now):
     """``gates`` plus a block of ``W_hh h``."""
     blocks = count_blocks(cell, weights.recurrent)
     for other in range(blocks):
@@ -73,16 +75,16 @@ def _add_recurrent(cell: Any, gates: Any, weights: Any, block: Any, h: Any, now:
     return gates
 
 
-def step(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: Any, after: Any) -> Any:
-    """Reads one place of every run."""
+def step(cell, table, place, weights, scratch, now, after):
+    """Reads one place of every segment."""
 
 
 @overload(step, jit_options={"forceinline": True})
-def _(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: Any, after: Any) -> Any:
+def _(cell, table, place, weights, scratch, now, after):
     return {"lstm": _lstm, "gru": _gru, "rnn": _rnn}[cell.kind]
 
 
-def _lstm(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: Any, after: Any) -> Any:
+def _lstm(cell, table, place, weights, scratch, now, after):
     for block in range(count_blocks(cell, weights.recurrent)):
         gates = _input_share(cell, table, place, weights, block)
         gates = activate_lstm(_add_recurrent(cell, gates, weights, block, scratch.h, now))
@@ -95,7 +97,7 @@ def _lstm(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: An
         store(scratch.h, after, block, o * tanh_c)
 
 
-def _gru(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: Any, after: Any) -> Any:
+def _gru(cell, table, place, weights, scratch, now, after):
     for block in range(count_blocks(cell, weights.recurrent)):
         gates = _input_share(cell, table, place, weights, block)
         share = _add_recurrent(cell, load_bias(cell, weights.bias_hh, block), weights, block, scratch.h, now)
@@ -107,7 +109,7 @@ def _gru(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: Any
         store(scratch.h, after, block, multiply_add(z, load_units(cell, scratch.h, now, block) - new, new))
 
 
-def _rnn(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: Any, after: Any) -> Any:
+def _rnn(cell, table, place, weights, scratch, now, after):
     for block in range(count_blocks(cell, weights.recurrent)):
         gates = _input_share(cell, table, place, weights, block)
         h = tanh(_add_recurrent(cell, gates, weights, block, scratch.h, now))
@@ -125,14 +127,14 @@ class Grads(NamedTuple):
 
 
 @njit(forceinline=True)
-def _to_input(cell: Any, table: Any, place: Any, grads: Any, block: Any, grad: Any) -> Any:
+def _to_input(cell, table, place, grads, block, grad):
     """Hands the gradient of a block of the input's share on to its rows; its lanes sum up to that of the scale."""
     scatter(cell, grads.table, place.source, place.at, block, grad * load_scale(cell, place.scale, place.at))
     return grad * gather(cell, table, place.source, place.at, block)
 
 
 @njit(forceinline=True)
-def _add_transposed(cell: Any, units: Any, weights: Any, block: Any, scratch: Any, now: Any) -> Any:
+def _add_transposed(cell, units, weights, block, scratch, now):
     """``units`` plus a block of ``W_hh.T grad``, grad being that of the recurrent share."""
     blocks = count_blocks(cell, weights.recurrent)
     lines = weights.transposed.shape[0] // (blocks * blocks)
@@ -142,16 +144,16 @@ def _add_transposed(cell: Any, units: Any, weights: Any, block: Any, scratch: An
     return units
 
 
-def step_back(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: Any, grads: Any) -> Any:
+def step_back(cell, table, place, weights, scratch, now, grads):
     """From the gradient of the state after a step to that of the state before it, and to what the step read."""
 
 
 @overload(step_back, jit_options={"forceinline": True})
-def _(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: Any, grads: Any) -> Any:
+def _(cell, table, place, weights, scratch, now, grads):
     return {"lstm": _lstm_back, "gru": _gru_back, "rnn": _rnn_back}[cell.kind]
 
 
-def _lstm_back(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: Any, grads: Any) -> Any:
+def _lstm_back(cell, table, place, weights, scratch, now, grads):
     blocks, products = count_blocks(cell, weights.recurrent), no_gates(cell)
     for block in range(blocks):
         gates = load_gates(cell, scratch.gates, now, block)
@@ -173,7 +175,7 @@ def _lstm_back(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, no
         store(grads.h, 0, block, flush(_add_transposed(cell, no_units(cell), weights, block, scratch, now)))
 
 
-def _gru_back(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: Any, grads: Any) -> Any:
+def _gru_back(cell, table, place, weights, scratch, now, grads):
     blocks, products = count_blocks(cell, weights.recurrent), no_gates(cell)
     for block in range(blocks):
         gates = load_gates(cell, scratch.gates, now, block)
@@ -192,7 +194,7 @@ def _gru_back(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now
         store(grads.h, 0, block, flush(_add_transposed(cell, direct, weights, block, scratch, now)))
 
 
-def _rnn_back(cell: Any, table: Any, place: Any, weights: Any, scratch: Any, now: Any, grads: Any) -> Any:
+def _rnn_back(cell, table, place, weights, scratch, now, grads):
     blocks, products = count_blocks(cell, weights.recurrent), no_gates(cell)
     for block in range(blocks):
         h = load_gates(cell, scratch.gates, now, block)

@@ -1,16 +1,14 @@
-"""How the states of a few runs lie in vectors and in memory, and how to get from one to the other.
+"""The layout of the states of a few segments in vectors and in memory, with loads and stores.
 
-The H units of one direction are cut into blocks of B = 4, 8 or 16, padded with zeros, and P runs advance together. A
-vector of units is ``[P, B]``, a vector of gates ``[G, P, B]``: each gate fills whole registers whatever B is, and P
-chains of dependent steps are in flight at once. One run at a time, a step would wait on its own latency, of some two
-hundred cycles, more than a processor can look ahead of.
+The H units of one direction are cut into blocks of B = 4, 8 or 16, padded with zeros, and P segments advance together.
+A vector of units is ``[P, B]``, a vector of gates ``[G, P, B]``: each gate fills whole registers for every B, and P
+chains of dependent steps are in flight at once, which hides the latency of a step (some 200 cycles).
 
 A row of gates in memory is ``[blocks, G, B]``, a row of scratch holds one step, ``[blocks, P, B]`` or
 ``[blocks, G, P, B]``. Padded units stay at zero through every cell, and so do their gradients.
 """
 
-from collections.abc import Sequence
-from typing import Any
+# mypy: allow-untyped-defs
 
 from llvmlite import ir
 from numba.core import cgutils, types
@@ -21,22 +19,24 @@ from torch_goat.ops.ragged_rnn.cpu.simd import Tile, Vector, concatenated, const
 
 
 class Cell(types.Type):
-    """What must be known of a cell to compile it."""
+    """The type of a cell: all that is known of it at compile time."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape):
         element = types.float32 if shape.element == "float32" else types.float64
         self.kind, self.one_block = shape.kind, shape.blocks == 1
-        self.num_gates, self.runs, self.lanes = shape.gates, shape.runs, shape.lanes  # G, P, B
-        self.units = Vector(element, self.runs * self.lanes)
+        self.num_gates, self.segments, self.lanes = shape.gates, shape.segments, shape.lanes  # G, P, B
+        self.units = Vector(element, self.segments * self.lanes)
         self.gates = Vector(element, self.num_gates * self.units.lanes)
-        self.row = Vector(element, self.num_gates * self.lanes)  # the gates of one run
+        self.row = Vector(element, self.num_gates * self.lanes)  # the gates of one segment
         self.tile = Tile(self.gates, 2)
-        super().__init__(f"Cell({self.kind}, {element}, {self.runs}, {self.lanes}, {self.one_block})")
+        super().__init__(f"Cell({self.kind}, {element}, {self.segments}, {self.lanes}, {self.one_block})")
 
-    def lanes_of(self, run: int) -> list[int]:
-        """Where in a vector of gates those of one run are."""
+    def lanes_of(self, segment):
+        """Where in a vector of gates those of one segment are."""
         return [
-            (gate * self.runs + run) * self.lanes + lane for gate in range(self.num_gates) for lane in range(self.lanes)
+            (gate * self.segments + segment) * self.lanes + lane
+            for gate in range(self.num_gates)
+            for lane in range(self.lanes)
         ]
 
 
@@ -44,18 +44,18 @@ register_model(Cell)(models.OpaqueModel)
 
 
 @typeof_impl.register(Shape)
-def _(shape: Shape, context: Any) -> Cell:
+def _(shape, context) -> Cell:
     return Cell(shape)
 
 
 @unbox(Cell)
-def _(cell: Cell, value: Any, context: Any) -> NativeValue:
+def _(cell, value, context) -> NativeValue:
     return NativeValue(context.context.get_dummy_value())
 
 
-def _number(name: str, of: Any) -> Any:
-    def typed(typing: Any, cell: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+def _number(name, of):
+    def typed(typing, cell):
+        def emit(context, builder, sig, args):
             return context.get_constant(types.intp, of(cell))
 
         return types.intp(cell), emit
@@ -64,16 +64,16 @@ def _number(name: str, of: Any) -> Any:
     return intrinsic(typed)
 
 
-count_runs = _number("count_runs", lambda cell: cell.runs)
+count_segments = _number("count_segments", lambda cell: cell.segments)
 count_lanes = _number("count_lanes", lambda cell: cell.lanes)
 tile_rows = _number("tile_rows", lambda cell: cell.tile.rows)
 
 
 @intrinsic
-def count_blocks(typing: Any, cell: Any, weights: Any) -> Any:
+def count_blocks(typing, cell, weights):
     """The number of blocks in packed weights ``[blocks, width, G * B]``; a constant where there is one."""
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    def emit(context, builder, sig, args):
         if cell.one_block:
             return context.get_constant(types.intp, 1)
         return builder.extract_value(context.make_array(weights)(context, builder, args[1]).shape, 0)
@@ -84,43 +84,33 @@ def count_blocks(typing: Any, cell: Any, weights: Any) -> Any:
 # Memory. Arrays are [rows, width] with contiguous rows, and a vector is addressed by its row and its block.
 
 
-def address_of(
-    context: Any, builder: ir.IRBuilder, array: types.Array, value: ir.Value, row: ir.Value, column: ir.Value
-) -> ir.Value:
+def address_of(context, builder, array, value, row, column: ir.Value):
     fields = context.make_array(array)(context, builder, value)
     size = ir.Constant(row.type, context.get_abi_sizeof(context.get_data_type(array.dtype)))
     offset = builder.add(builder.mul(row, builder.extract_value(fields.strides, 0)), builder.mul(column, size))
     return builder.gep(builder.bitcast(fields.data, ir.IntType(8).as_pointer()), [offset], inbounds=True)
 
 
-def block_address(
-    context: Any,
-    builder: ir.IRBuilder,
-    array: types.Array,
-    value: ir.Value,
-    row: ir.Value,
-    block: ir.Value,
-    vector: Vector,
-) -> ir.Value:
+def block_address(context, builder, array, value, row, block, vector):
     column = builder.mul(block, ir.Constant(block.type, vector.lanes))
     return address_of(context, builder, array, value, row, column)
 
 
-def load_from(builder: ir.IRBuilder, address: ir.Value, vector: Vector) -> ir.Value:
+def load_from(builder, address, vector):
     pointer = builder.bitcast(address, vector.to_llvm().as_pointer())
     return builder.load(pointer, align=vector.element.bitwidth // 8)
 
 
-def store_to(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, vector: Vector) -> None:
+def store_to(builder, value, address, vector):
     pointer = builder.bitcast(address, vector.to_llvm().as_pointer())
     builder.store(value, pointer, align=vector.element.bitwidth // 8)
 
 
-def _loader(name: str, vector_of: Any) -> Any:
-    def typed(typing: Any, cell: Any, array: Any, row: Any, block: Any) -> Any:
+def _loader(name, vector_of):
+    def typed(typing, cell, array, row, block):
         vector = vector_of(cell)
 
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+        def emit(context, builder, sig, args):
             return load_from(builder, block_address(context, builder, array, args[1], args[2], args[3], vector), vector)
 
         return vector(cell, array, types.intp, types.intp), emit
@@ -134,16 +124,16 @@ load_gates = _loader("load_gates", lambda cell: cell.gates)
 
 
 @intrinsic
-def store(typing: Any, array: Any, row: Any, block: Any, vector: Any) -> Any:
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+def store(typing, array, row, block, vector):
+    def emit(context, builder, sig, args):
         store_to(builder, args[3], block_address(context, builder, array, args[0], args[1], args[2], vector), vector)
         return context.get_dummy_value()
 
     return types.none(array, types.intp, types.intp, vector), emit
 
 
-def load_for_all(builder: ir.IRBuilder, address: ir.Value, cell: Cell) -> ir.Value:
-    """A row of weights ``[G, B]``, the same for every run: ``[G, P, B]``."""
+def load_for_all(builder, address, cell):
+    """A row of weights ``[G, B]``, the same for every segment: ``[G, P, B]``."""
     one = Vector(cell.units.element, cell.lanes)
     size = one.lanes * one.element.bitwidth // 8
     # Gate by gate, for a load that repeats what it reads is as fast as one that does not.
@@ -151,14 +141,14 @@ def load_for_all(builder: ir.IRBuilder, address: ir.Value, cell: Cell) -> ir.Val
         load_from(builder, builder.gep(address, [ir.Constant(ir.IntType(64), gate * size)]), one)
         for gate in range(cell.num_gates)
     ]
-    return concatenated(builder, [shuffled(builder, gate, list(range(one.lanes)) * cell.runs) for gate in gates])
+    return concatenated(builder, [shuffled(builder, gate, list(range(one.lanes)) * cell.segments) for gate in gates])
 
 
 @intrinsic
-def load_bias(typing: Any, cell: Any, array: Any, block: Any) -> Any:
-    """A block of a bias ``[1, G * width]``, the same for every run."""
+def load_bias(typing, cell, array, block):
+    """A block of a bias ``[1, G * width]``, the same for every segment."""
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    def emit(context, builder, sig, args):
         first = ir.Constant(args[2].type, 0)
         address = block_address(context, builder, array, args[1], first, args[2], cell.row)
         return load_for_all(builder, address, cell)
@@ -166,38 +156,30 @@ def load_bias(typing: Any, cell: Any, array: Any, block: Any) -> Any:
     return cell.gates(cell, array, types.intp), emit
 
 
-def _at_places(
-    context: Any,
-    builder: ir.IRBuilder,
-    array: types.Array,
-    value: ir.Value,
-    at: types.Array,
-    places: ir.Value,
-    runs: int,
-) -> list[ir.Value]:
-    """``array[at[run]]`` of every run."""
+def _at_places(context, builder, array, value, at, places, segments):
+    """``array[at[segment]]`` of every segment."""
     data = context.make_array(array)(context, builder, value).data
     where = context.make_array(at)(context, builder, places).data
     numbers = []
-    for run in range(runs):
-        place = builder.load(builder.gep(where, [ir.Constant(ir.IntType(64), run)]))
+    for segment in range(segments):
+        place = builder.load(builder.gep(where, [ir.Constant(ir.IntType(64), segment)]))
         numbers.append(builder.load(builder.gep(data, [place])))
     return numbers
 
 
 @intrinsic
-def gather(typing: Any, cell: Any, table: Any, source: Any, at: Any, block: Any) -> Any:
-    """A block of the gates in the row ``source[at[run]]`` of every run."""
+def gather(typing, cell, table, source, at, block):
+    """A block of the gates in the row ``source[at[segment]]`` of every segment."""
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    def emit(context, builder, sig, args):
         rows = [
             load_from(builder, block_address(context, builder, table, args[1], row, args[4], cell.row), cell.row)
-            for row in _at_places(context, builder, source, args[2], at, args[3], cell.runs)
+            for row in _at_places(context, builder, source, args[2], at, args[3], cell.segments)
         ]
         lanes = [
-            (run * cell.num_gates + gate) * cell.lanes + lane
+            (segment * cell.num_gates + gate) * cell.lanes + lane
             for gate in range(cell.num_gates)
-            for run in range(cell.runs)
+            for segment in range(cell.segments)
             for lane in range(cell.lanes)
         ]
         return shuffled(builder, concatenated(builder, rows), lanes)
@@ -206,13 +188,13 @@ def gather(typing: Any, cell: Any, table: Any, source: Any, at: Any, block: Any)
 
 
 @intrinsic
-def scatter(typing: Any, cell: Any, table: Any, source: Any, at: Any, block: Any, gates: Any) -> Any:
-    """Adds a block of gates to the row ``source[at[run]]`` of every run, one run after the other: rows may coincide."""
+def scatter(typing, cell, table, source, at, block, gates):
+    """Adds a block of gates to the row ``source[at[segment]]`` of each segment in turn, since rows may coincide."""
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        for run, row in enumerate(_at_places(context, builder, source, args[2], at, args[3], cell.runs)):
+    def emit(context, builder, sig, args):
+        for segment, row in enumerate(_at_places(context, builder, source, args[2], at, args[3], cell.segments)):
             address = block_address(context, builder, table, args[1], row, args[4], cell.row)
-            share = shuffled(builder, args[5], cell.lanes_of(run))
+            share = shuffled(builder, args[5], cell.lanes_of(segment))
             store_to(builder, builder.fadd(load_from(builder, address, cell.row), share), address, cell.row)
         return context.get_dummy_value()
 
@@ -220,15 +202,15 @@ def scatter(typing: Any, cell: Any, table: Any, source: Any, at: Any, block: Any
 
 
 @intrinsic
-def prefetch(typing: Any, cell: Any, table: Any, source: Any, at: Any) -> Any:
-    """Asks for the rows that the runs read at ``at``; the processor does not look ahead as far as the next step."""
+def prefetch(typing, cell, table, source, at):
+    """Prefetches the rows that the segments read at ``at``: the processor does not look ahead to the next step."""
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    def emit(context, builder, sig, args):
         pointer, integer = ir.IntType(8).as_pointer(), ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [pointer, integer, integer, integer])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
         read, keep, data = (ir.Constant(integer, flag) for flag in (0, 3, 1))
-        for row in _at_places(context, builder, source, args[2], at, args[3], cell.runs):
+        for row in _at_places(context, builder, source, args[2], at, args[3], cell.segments):
             for column in range(0, cell.row.lanes, 64 * 8 // cell.row.element.bitwidth):
                 address = address_of(context, builder, table, args[1], row, ir.Constant(row.type, column))
                 builder.call(function, [address, read, keep, data])
@@ -238,25 +220,25 @@ def prefetch(typing: Any, cell: Any, table: Any, source: Any, at: Any) -> Any:
 
 
 @intrinsic
-def load_scale(typing: Any, cell: Any, scale: Any, at: Any) -> Any:
-    """``scale[at[run]]`` in all gates of every run."""
-    vector = Vector(cell.units.element, cell.runs)
+def load_scale(typing, cell, scale, at):
+    """``scale[at[segment]]`` in all gates of every segment."""
+    vector = Vector(cell.units.element, cell.segments)
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    def emit(context, builder, sig, args):
         numbers = ir.Constant(vector.to_llvm(), ir.Undefined)
-        for run, number in enumerate(_at_places(context, builder, scale, args[1], at, args[2], cell.runs)):
-            numbers = builder.insert_element(numbers, number, ir.Constant(ir.IntType(32), run))
-        lanes = [run for _ in range(cell.num_gates) for run in range(cell.runs) for _ in range(cell.lanes)]
+        for segment, number in enumerate(_at_places(context, builder, scale, args[1], at, args[2], cell.segments)):
+            numbers = builder.insert_element(numbers, number, ir.Constant(ir.IntType(32), segment))
+        lanes = [segment for _ in range(cell.num_gates) for segment in range(cell.segments) for _ in range(cell.lanes)]
         return shuffled(builder, numbers, lanes)
 
     return cell.gates(cell, scale, at), emit
 
 
 @intrinsic
-def store_totals(typing: Any, cell: Any, array: Any, gates: Any) -> Any:
-    """``array[run]`` becomes the sum over the gates of every run."""
+def store_totals(typing, cell, array, gates):
+    """``array[segment]`` becomes the sum over the gates of every segment."""
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    def emit(context, builder, sig, args):
         width = cell.units.lanes
         total = shuffled(builder, args[2], range(width))
         for gate in range(1, cell.num_gates):
@@ -264,11 +246,11 @@ def store_totals(typing: Any, cell: Any, array: Any, gates: Any) -> Any:
         lanes = cell.lanes
         while lanes > 1:
             lanes //= 2
-            first = [run * 2 * lanes + lane for run in range(cell.runs) for lane in range(lanes)]
+            first = [segment * 2 * lanes + lane for segment in range(cell.segments) for lane in range(lanes)]
             total = builder.fadd(
                 shuffled(builder, total, first), shuffled(builder, total, [lane + lanes for lane in first])
             )
-        vector = Vector(cell.units.element, cell.runs)
+        vector = Vector(cell.units.element, cell.segments)
         data = context.make_array(array)(context, builder, args[1]).data
         store_to(builder, total, data, vector)
         return context.get_dummy_value()
@@ -277,15 +259,11 @@ def store_totals(typing: Any, cell: Any, array: Any, gates: Any) -> Any:
 
 
 @intrinsic
-def flush(typing: Any, x: Any) -> Any:
-    """Zero for what is next to nothing.
-
-    A gradient fades along a long run until its products are subnormal, on which a processor spends a hundred cycles
-    each.
-    """
+def flush(typing, x):
+    """Replaces tiny values by zero: a gradient that vanishes along a segment becomes subnormal, which is slow."""
     tiny = 2.0**-100 if x.element.bitwidth == 32 else 2.0**-900
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+    def emit(context, builder, sig, args):
         high, low, zero = (constant(x, [value] * x.lanes) for value in (tiny, -tiny, 0.0))
         small = builder.and_(builder.fcmp_ordered("<", args[0], high), builder.fcmp_ordered(">", args[0], low))
         return builder.select(small, zero, args[0])
@@ -293,9 +271,9 @@ def flush(typing: Any, x: Any) -> Any:
     return x(x), emit
 
 
-def _zeros(name: str, kind_of: Any) -> Any:
-    def typed(typing: Any, cell: Any) -> Any:
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
+def _zeros(name, kind_of):
+    def typed(typing, cell):
+        def emit(context, builder, sig, args):
             return ir.Constant(context.get_value_type(kind_of(cell)), None)
 
         return kind_of(cell)(cell), emit

@@ -6,14 +6,14 @@ from typing import NamedTuple
 from torch import Tensor
 from torch.nn.functional import pad
 
-from torch_goat.ops.ragged_rnn.cells import GATES
+from torch_goat.ops.ragged_rnn.interface import GATES
 
 STRETCH = 32  # steps; the forward keeps the states in between
 _VECTOR = 32  # lanes of a vector of units
 
 
 class Shape(NamedTuple):
-    """How H units lie in blocks of B lanes, P runs beside each other; see :mod:`.layout`."""
+    """How H units lie in blocks of B lanes, P segments beside each other; see :mod:`.layout`."""
 
     kind: str
     element: str  # of the arithmetic, "float32" or "float64"
@@ -21,8 +21,8 @@ class Shape(NamedTuple):
     hidden: int  # H
     lanes: int  # B
     blocks: int
-    runs: int  # P
-    states: int  # how many vectors a run carries from step to step
+    segments: int  # P
+    states: int  # how many vectors a segment carries from step to step
     as_given: bool  # the gates already lie as the kernel reads them
 
     @property

@@ -14,8 +14,8 @@ from torch_goat.ops.ragged_rnn.cpu.simd import Vector, constant, intrinsic, mult
 
 
 def _of_unit(builder: ir.IRBuilder, units: ir.Value, cell: Cell, unit: int, times: int) -> ir.Value:
-    """One unit of every run repeated over its lanes, ``times`` over."""
-    lanes = [run * cell.lanes + unit for run in range(cell.runs) for _ in range(cell.lanes)]
+    """One unit of every segment repeated over its lanes, ``times`` over."""
+    lanes = [segment * cell.lanes + unit for segment in range(cell.segments) for _ in range(cell.lanes)]
     return shuffled(builder, units, lanes * times)
 
 
@@ -48,7 +48,7 @@ def add_transposed(typing: Any, cell: Any, units: Any, weights: Any, first: Any,
             for unit in range(cell.lanes):
                 row = builder.add(start, ir.Constant(start.type, index * cell.lanes + unit))
                 address = address_of(context, builder, weights, value, row, ir.Constant(start.type, 0))
-                weight = shuffled(builder, load_from(builder, address, line), list(range(cell.lanes)) * cell.runs)
+                weight = shuffled(builder, load_from(builder, address, line), list(range(cell.lanes)) * cell.segments)
                 sums[index] = multiply_add_of(builder, _of_unit(builder, part, cell, unit, 1), weight, sums[index])
         total = sums[0]
         for other in sums[1:]:
@@ -64,7 +64,7 @@ def add_outer(typing: Any, cell: Any, tile: Any, h: Any, row: Any, first: Any, g
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         _, result, value, at, start, gate = args
-        # The units of a tile lie in one block; they are read from there, for the other runs are B lanes further on.
+        # The units of a tile lie in one block; they are read from there, for the other segments are B lanes further on.
         vector = Vector(cell.units.element, cell.units.lanes - cell.lanes + cell.tile.rows)
         units = load_from(builder, address_of(context, builder, h, value, at, start), vector)
         for unit in range(cell.tile.rows):
@@ -78,16 +78,16 @@ def add_outer(typing: Any, cell: Any, tile: Any, h: Any, row: Any, first: Any, g
 
 
 def _over_runs(builder: ir.IRBuilder, gates: ir.Value, cell: Cell) -> ir.Value:
-    """The sum over the runs, ``[G, B]``."""
+    """The sum over the segments, ``[G, B]``."""
     total = shuffled(builder, gates, cell.lanes_of(0))
-    for run in range(1, cell.runs):
-        total = builder.fadd(total, shuffled(builder, gates, cell.lanes_of(run)))
+    for segment in range(1, cell.segments):
+        total = builder.fadd(total, shuffled(builder, gates, cell.lanes_of(segment)))
     return total
 
 
 @intrinsic
 def add_tile(typing: Any, cell: Any, array: Any, first: Any, tile: Any) -> Any:
-    """Adds the rows of a tile, summed over the runs, to ``array[first:]`` ``[rows, G * B]``."""
+    """Adds the rows of a tile, summed over the segments, to ``array[first:]`` ``[rows, G * B]``."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         _, value, start, rows = args
@@ -103,7 +103,7 @@ def add_tile(typing: Any, cell: Any, array: Any, first: Any, tile: Any) -> Any:
 
 @intrinsic
 def add_bias(typing: Any, cell: Any, array: Any, row: Any, block: Any, gates: Any) -> Any:
-    """Adds gates, summed over the runs, to a block of ``array[row]`` ``[G * width]``."""
+    """Adds gates, summed over the segments, to a block of ``array[row]`` ``[G * width]``."""
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         address = block_address(context, builder, array, args[1], args[2], args[3], cell.row)

@@ -1,14 +1,17 @@
-"""The ragged RNN fused in Triton: the whole recurrence of a run in one program, both ways; and the mean of runs.
+"""The ragged RNN fused in Triton: the whole recurrence of a segment in one program; and the weighted mean.
 
-Triton is optional: it is imported with the first use and not with the package.
+Triton is optional: it is imported on first use, not with the package.
 """
 
 import os
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.interface import Gradients, Inputs
 
 DESCRIPTION = "the recurrence fused in Triton kernels, on NVIDIA GPUs"
@@ -31,39 +34,31 @@ def unavailable() -> str | None:
 
 
 def _interpreted() -> bool:
-    """Whether Triton runs its kernels in Python, on any device: for tests."""
+    """Whether Triton interprets its kernels in Python, on any device, for tests."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
 def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
-    from torch_goat.ops.ragged_rnn.triton import launch
-
-    return launch.forward(kind, inputs, save)
+    return _module("launch").forward(kind, inputs, save)
 
 
 def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
-    from torch_goat.ops.ragged_rnn.triton import launch
-
-    return launch.backward(kind, grad, inputs, saved)
+    return _module("launch").backward(kind, grad, inputs, saved)
 
 
 def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
-    from torch_goat.ops.ragged_rnn.triton import launch
-
-    return launch.saved_like(kind, inputs)
+    return _module("launch").saved_like(kind, inputs)
 
 
-def weighted_sum(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
-    """The kernel of :mod:`torch_goat.ops.weighted_mean`; states and weights have one dtype, float32 or float64."""
-    from torch_goat.ops.ragged_rnn.triton import mean
-
-    return mean.forward(z, source, weight, ptr)
+def weighted_sum(z: Tensor, places: Places, weight: Tensor) -> Tensor:
+    """:func:`torch_goat.ops.weighted_mean`; states and weights have the same dtype, float32 or float64."""
+    return _module("mean").forward(z, places, weight)
 
 
-def weighted_sum_backward(
-    grad: Tensor, z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The gradients of ``z`` and ``weight``, from that of the sums."""
-    from torch_goat.ops.ragged_rnn.triton import mean
+def weighted_sum_backward(grad: Tensor, z: Tensor, weight: Tensor, places: Places) -> tuple[Tensor, Tensor]:
+    """The gradients of ``z`` and ``weight``."""
+    return _module("mean").backward(grad, z, weight, places)
 
-    return mean.backward(grad, z, source, weight, ptr)
+
+def _module(name: str) -> Any:
+    return import_module(f"{__name__}.{name}")

@@ -1,14 +1,14 @@
-"""The three recurrent cells in Triton: what a step computes, and its derivatives.
+"""The three recurrent cells in Triton: a step and its derivatives.
 
-Every value of a step is its own ``[RUNS, WIDTH]`` tensor, ``WIDTH`` being the hidden width padded to a power of two;
-padded columns hold zeros throughout. The parts of a cell are what it adds up before its activations: ``i f g o`` of an
-LSTM, one of a tanh RNN, and ``r z n`` of a GRU with a fourth, the recurrent share of ``n``, which the reset gate
-multiplies. The cells are told apart at compile time by ``KIND``.
+Every value of a step is a ``[SEGMENTS, WIDTH]`` tensor, where ``WIDTH`` is the hidden width padded to a power of two;
+padded columns are always zero. The parts of a cell are its preactivations: ``i f g o`` of an LSTM, one of a tanh RNN,
+and ``r z n`` of a GRU with a fourth, the recurrent share of ``n``, which the reset gate multiplies. ``KIND`` selects
+the cell at compile time.
 """
 
-# Triton compiles a branch that returns only if the other one does, too.
-# ruff: noqa: RET505
-# mypy: allow-untyped-defs
+# Triton compiles a branch that returns only if the other one does, too, and does not unpack tuples.
+# ruff: noqa: RET505, RUF005, SIM108
+# mypy: allow-untyped-defs, disable-error-code=assignment
 
 import triton
 import triton.language as tl
@@ -21,7 +21,7 @@ def sigmoid(x):
 
 @triton.jit
 def tanh(x):
-    """As exact relatively as absolutely: near zero, where the exponential formula cancels, a polynomial in float32."""
+    """Accurate relative to the result: a polynomial near zero in float32, where the exponential formula cancels."""
     far = 1.0 - 2.0 / (1.0 + tl.exp2(x * 2.8853900817779268))
     if x.dtype == tl.float64:
         return far
@@ -35,10 +35,10 @@ def tanh(x):
 
 @triton.jit
 def load_matrix(weight_hh, gate, down, across, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr):
-    """One gate's recurrent matrix by the given strides, as :func:`multiply` wants its second factor.
+    """One gate's recurrent matrix by the given strides, as the second factor of :func:`multiply`.
 
-    A small one stays in registers for the whole kernel, as ``[WIDTH, 1, WIDTH]``. A large one is read in every step,
-    from the caches, through the pointers ``[WIDTH, WIDTH]`` given here.
+    A small one stays in registers for the whole kernel, as ``[WIDTH, 1, WIDTH]``. A large one is loaded in every step
+    through the pointers ``[WIDTH, WIDTH]`` that this returns.
     """
     row = tl.arange(0, WIDTH)[:, None]
     column = tl.arange(0, WIDTH)[None, :]
@@ -52,25 +52,19 @@ def load_matrix(weight_hh, gate, down, across, HIDDEN: tl.constexpr, WIDTH: tl.c
 
 @triton.jit
 def load_matrices(
-    weight_hh, down, across, KIND: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr
+    weight_hh, down, across, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr
 ):
-    first = load_matrix(weight_hh, 0, down, across, HIDDEN, WIDTH, DOT)
-    if KIND == "rnn":
-        return (first,)
-    else:
-        second = load_matrix(weight_hh, 1, down, across, HIDDEN, WIDTH, DOT)
-        third = load_matrix(weight_hh, 2, down, across, HIDDEN, WIDTH, DOT)
-        if KIND == "gru":
-            return (first, second, third)
-        else:
-            return (first, second, third, load_matrix(weight_hh, 3, down, across, HIDDEN, WIDTH, DOT))
+    matrices = ()
+    for gate in tl.static_range(GATES):
+        matrices = matrices + (load_matrix(weight_hh, gate, down, across, HIDDEN, WIDTH, DOT),)
+    return matrices
 
 
 @triton.jit
 def multiply(x, matrix, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr):
-    """``x`` ``[RUNS, WIDTH]`` times a matrix of :func:`load_matrix`.
+    """``x`` ``[SEGMENTS, WIDTH]`` times a matrix of :func:`load_matrix`.
 
-    The contracted axis of the small product comes first: Triton hands out lanes from the last axis on, so this one
+    The contracted axis of the small product comes first: Triton distributes lanes from the last axis on, so this one
     stays inside a thread, and the sum over it needs no exchange.
     """
     if DOT:
@@ -83,51 +77,34 @@ def multiply(x, matrix, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.const
 
 
 @triton.jit
-def load_bias(bias_ih, bias_hh, KIND: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
+def load_bias(bias_ih, bias_hh, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
     """The bias of each part, ``[1, WIDTH]``."""
     column = tl.arange(0, WIDTH)[None, :]
-    inside = column < HIDDEN
-    first = tl.load(bias_ih + column, inside, 0.0) + tl.load(bias_hh + column, inside, 0.0)
-    if KIND == "rnn":
-        return (first,)
-    else:
-        column += HIDDEN
-        second = tl.load(bias_ih + column, inside, 0.0) + tl.load(bias_hh + column, inside, 0.0)
-        column += HIDDEN
-        third = tl.load(bias_ih + column, inside, 0.0)
-        third_hh = tl.load(bias_hh + column, inside, 0.0)
-        if KIND == "gru":
-            return (first, second, third, third_hh)
+    parts = ()
+    for gate in tl.static_range(GATES):
+        of_input = tl.load(bias_ih + gate * HIDDEN + column, column < HIDDEN, 0.0)
+        recurrent = tl.load(bias_hh + gate * HIDDEN + column, column < HIDDEN, 0.0)
+        if GATES == 3 and gate == 2:
+            parts = parts + (of_input, recurrent)
         else:
-            column += HIDDEN
-            fourth = tl.load(bias_ih + column, inside, 0.0) + tl.load(bias_hh + column, inside, 0.0)
-            return (first, second, third + third_hh, fourth)
+            parts = parts + (of_input + recurrent,)
+    return parts
 
 
 @triton.jit
-def load_gates(row, column, mask, KIND: tl.constexpr, HIDDEN: tl.constexpr):
-    """The gates of the rows that begin at ``row`` ``[RUNS, 1]``."""
-    first = tl.load(row + column, mask, 0.0)
-    if KIND == "rnn":
-        return (first,)
-    else:
-        second = tl.load(row + column + HIDDEN, mask, 0.0)
-        third = tl.load(row + column + 2 * HIDDEN, mask, 0.0)
-        if KIND == "gru":
-            return (first, second, third)
-        else:
-            return (first, second, third, tl.load(row + column + 3 * HIDDEN, mask, 0.0))
+def load_gates(row, column, mask, GATES: tl.constexpr, HIDDEN: tl.constexpr):
+    """The gates of the rows that start at ``row`` ``[SEGMENTS, 1]``."""
+    gates = ()
+    for gate in tl.static_range(GATES):
+        gates = gates + (tl.load(row + column + gate * HIDDEN, mask, 0.0),)
+    return gates
 
 
 @triton.jit
-def store_parts(row, column, mask, parts, KIND: tl.constexpr, HIDDEN: tl.constexpr, PARTS: tl.constexpr):
-    """Stores the first ``PARTS`` parts behind each other."""
-    tl.store(row + column, parts[0], mask)
-    if KIND != "rnn":
-        tl.store(row + column + HIDDEN, parts[1], mask)
-        tl.store(row + column + 2 * HIDDEN, parts[2], mask)
-        if PARTS == 4:
-            tl.store(row + column + 3 * HIDDEN, parts[3], mask)
+def store_parts(row, column, mask, parts, HIDDEN: tl.constexpr, PARTS: tl.constexpr):
+    """Stores the first ``PARTS`` parts one after the other."""
+    for part in tl.static_range(PARTS):
+        tl.store(row + column + part * HIDDEN, parts[part], mask)
 
 
 @triton.jit
@@ -137,30 +114,27 @@ def add_up(
     bias,
     h,
     matrices,
-    KIND: tl.constexpr,
+    GATES: tl.constexpr,
     HIDDEN: tl.constexpr,
     WIDTH: tl.constexpr,
     DOT: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """The parts of a step before their activations; ``scale`` is ``[RUNS, 1]``."""
-    first = scale * row[0].to(h.dtype) + bias[0] + multiply(h, matrices[0], HIDDEN, WIDTH, DOT, PRECISION)
-    if KIND == "rnn":
-        return (first,)
-    else:
-        second = scale * row[1].to(h.dtype) + bias[1] + multiply(h, matrices[1], HIDDEN, WIDTH, DOT, PRECISION)
-        third = scale * row[2].to(h.dtype) + bias[2]
-        share = multiply(h, matrices[2], HIDDEN, WIDTH, DOT, PRECISION)
-        if KIND == "gru":
-            return (first, second, third, share + bias[3])
+    """The parts of a step before their activations; ``scale`` is ``[SEGMENTS, 1]``."""
+    parts = ()
+    for gate in tl.static_range(GATES):
+        of_input = scale * row[gate].to(h.dtype) + bias[gate]
+        recurrent = multiply(h, matrices[gate], HIDDEN, WIDTH, DOT, PRECISION)
+        if GATES == 3 and gate == 2:
+            parts = parts + (of_input, recurrent + bias[3])
         else:
-            fourth = scale * row[3].to(h.dtype) + bias[3] + multiply(h, matrices[3], HIDDEN, WIDTH, DOT, PRECISION)
-            return (first, second, third + share, fourth)
+            parts = parts + (of_input + recurrent,)
+    return parts
 
 
 @triton.jit
 def advance(parts, h, c, KIND: tl.constexpr):
-    """The states after a step; ``c`` passes through the cells that have none."""
+    """The states after a step; ``c`` is unchanged in cells without it."""
     if KIND == "lstm":
         c = sigmoid(parts[1]) * c + sigmoid(parts[0]) * tanh(parts[2])
         return sigmoid(parts[3]) * tanh(c), c
@@ -175,10 +149,7 @@ def advance(parts, h, c, KIND: tl.constexpr):
 
 @triton.jit
 def local_derivatives(parts, h, c, KIND: tl.constexpr):
-    """The factors of the chain rule in a step that began in ``h`` and ``c``, which do not depend on what flows back.
-
-    They are all there is to compute ahead of :func:`step_back`, which then is a few products.
-    """
+    """The factors of the chain rule in a step from ``h`` and ``c`` that do not depend on the gradient flowing back."""
     if KIND == "lstm":
         i = sigmoid(parts[0])
         f = sigmoid(parts[1])
@@ -200,7 +171,7 @@ def local_derivatives(parts, h, c, KIND: tl.constexpr):
 
 @triton.jit
 def step_back(grad_h, grad_c, factors, KIND: tl.constexpr):
-    """The gradients of a step's parts, and those of ``h`` and ``c`` before it that do not pass the recurrent matrix."""
+    """The gradients of a step's parts, and of ``h`` and ``c`` before it without those through the recurrent matrix."""
     if KIND == "lstm":
         grad_c += grad_h * factors[4]
         parts = (grad_c * factors[0], grad_c * factors[1], grad_c * factors[2], grad_h * factors[3])
@@ -214,7 +185,7 @@ def step_back(grad_h, grad_c, factors, KIND: tl.constexpr):
 
 @triton.jit
 def recurrent_parts(parts, KIND: tl.constexpr):
-    """Of the parts, those that the recurrent matrix made, in the order of its gates."""
+    """The parts that depend on the recurrent matrix, in the order of its gates."""
     if KIND == "gru":
         return (parts[0], parts[1], parts[3])
     else:
@@ -225,7 +196,7 @@ def recurrent_parts(parts, KIND: tl.constexpr):
 def multiply_all(
     x,
     matrices,
-    KIND: tl.constexpr,
+    GATES: tl.constexpr,
     HIDDEN: tl.constexpr,
     WIDTH: tl.constexpr,
     DOT: tl.constexpr,
@@ -233,9 +204,6 @@ def multiply_all(
 ):
     """The sum of :func:`multiply` over the gates."""
     total = multiply(x[0], matrices[0], HIDDEN, WIDTH, DOT, PRECISION)
-    if KIND != "rnn":
-        second = multiply(x[1], matrices[1], HIDDEN, WIDTH, DOT, PRECISION)
-        total = (total + second) + multiply(x[2], matrices[2], HIDDEN, WIDTH, DOT, PRECISION)
-        if KIND == "lstm":
-            total += multiply(x[3], matrices[3], HIDDEN, WIDTH, DOT, PRECISION)
+    for gate in tl.static_range(1, GATES):
+        total += multiply(x[gate], matrices[gate], HIDDEN, WIDTH, DOT, PRECISION)
     return total

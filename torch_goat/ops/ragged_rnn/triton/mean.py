@@ -1,8 +1,8 @@
-"""The weighted sum over runs in Triton, and how it is launched. Nothing here waits for the device.
+"""The weighted sum over segments in Triton. Nothing here synchronises with the device.
 
-A program has some runs of similar length side by side and reads ``PLACES`` places of each at a time, the longest runs
-first. Every slot keeps its own sum until the run is over, and slots are added up in a fixed order: the bits depend on
-the run alone. The gradients are :class:`SumBySource`'s, from the places by source that the RNN's gradients need too.
+A program has some segments of similar length side by side and reads ``PLACES`` places of each at a time, the longest
+segments first. Every slot keeps its own sum until the segment ends, and slots are added up in a fixed order: the bits
+depend on the segment alone. The gradients are those of :class:`SumBySource`.
 """
 
 # mypy: allow-untyped-defs
@@ -14,16 +14,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torch_goat.ops.memory import derived
-from torch_goat.ops.ragged_rnn.triton.launch import OVERRIDES, on_device, schedule
+from torch_goat.ops.places import Places
+from torch_goat.ops.ragged_rnn.triton.launch import on_device
 from torch_goat.ops.ragged_rnn.triton.sources import SumBySource
 
 
 class Sizes(NamedTuple):
-    """What there is to tune, under these names with "mean_" before them in ``OVERRIDES``."""
+    """Tuning parameters."""
 
-    runs: int  # in a program
-    places: int  # of each run at a time
+    segments: int  # per program
+    places: int  # of each segment at a time
     warps: int
     chunk: int = 32  # places in a chunk of the sum by source
     chunks: int = 8  # chunks side by side
@@ -34,13 +34,12 @@ def sizes(channels: int) -> Sizes:
     width = triton.next_power_of_2(channels)
     places = 32 if width <= 32 else 16
     # One warp, whose steps need no exchange with others, as long as its sums fit into registers.
-    chosen = Sizes(runs=max(1, 1024 // (width * places)), places=places, warps=max(1, width // 64))
-    chosen = chosen._replace(chunks=max(1, 256 // width), source_warps=max(1, width // 128))
-    return chosen._replace(**{name: OVERRIDES[f"mean_{name}"] for name in Sizes._fields if f"mean_{name}" in OVERRIDES})
+    chosen = Sizes(segments=max(1, 1024 // (width * places)), places=places, warps=max(1, width // 64))
+    return chosen._replace(chunks=max(1, 256 // width), source_warps=max(1, width // 128))
 
 
 @triton.jit(do_not_specialize=["num_targets", "num_places", "num_heads"])
-def sum_runs_kernel(
+def sum_segments_kernel(
     states,
     source,
     coefficient,
@@ -52,12 +51,12 @@ def sum_runs_kernel(
     num_heads,
     CHANNELS: tl.constexpr,
     WIDTH: tl.constexpr,
-    RUNS: tl.constexpr,
+    SEGMENTS: tl.constexpr,
     PLACES: tl.constexpr,
 ):
-    """Reads ``states`` ``[S, K, C]`` and writes ``out`` ``[T, K, C]``, for one head; ``order`` is the schedule."""
+    """Reads ``states`` ``[S, K, C]`` and writes ``out`` ``[T, K, C]`` of one head; ``order`` has targets by length."""
     head = tl.program_id(1).to(tl.int64)
-    rank = tl.program_id(0) * RUNS + tl.arange(0, RUNS)[:, None]  # [RUNS, 1]
+    rank = tl.program_id(0) * SEGMENTS + tl.arange(0, SEGMENTS)[:, None]  # [SEGMENTS, 1]
     present = rank < num_targets
     target = tl.load(order + rank, present, 0)
     start = tl.load(ptr + target, present, 0)
@@ -68,9 +67,9 @@ def sum_runs_kernel(
     source += head * num_places
     coefficient += head * num_places
     states += head * CHANNELS
-    start += slot  # [RUNS, PLACES]
+    start += slot  # [SEGMENTS, PLACES]
 
-    total = tl.zeros([RUNS, PLACES, WIDTH], out.dtype.element_ty)
+    total = tl.zeros([SEGMENTS, PLACES, WIDTH], out.dtype.element_ty)
     index = tl.load(source + start, slot < length, 0)
     scale = tl.load(coefficient + start, slot < length, 0.0)
     for step in range(0, tl.max(length), PLACES):
@@ -82,53 +81,41 @@ def sum_runs_kernel(
         total += scale[:, :, None] * value
         index, scale = next_index, next_scale
 
-    added = tl.sum(total, axis=1)  # [RUNS, WIDTH]
+    added = tl.sum(total, axis=1)  # [SEGMENTS, WIDTH]
     column = tl.arange(0, WIDTH)[None, :]
     tl.store(out + (target * num_heads + head) * CHANNELS + column, added, present & (column < CHANNELS))
 
 
-def forward(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
+def forward(z: Tensor, places: Places, weight: Tensor) -> Tensor:
     _, heads, channels = z.shape
-    num_targets = ptr.numel() - 1
+    num_targets = places.segments.num_segments
     out = z.new_empty(num_targets, heads, channels)
     if num_targets:
-        chosen = sizes(channels)
+        chosen, order = sizes(channels), places.segments.by_length
+        tensors = (z.contiguous(), places.source.contiguous(), weight.contiguous(), places.ptr, order, out)
+        constants = {"CHANNELS": channels, "WIDTH": triton.next_power_of_2(channels), "num_warps": chosen.warps}
         with on_device(z):
-            sum_runs_kernel[(triton.cdiv(num_targets, chosen.runs), heads)](
-                z.contiguous(),
-                source.contiguous(),
-                weight.contiguous(),
-                ptr,
-                derived(ptr, "schedule", schedule),
-                out,
+            sum_segments_kernel[(triton.cdiv(num_targets, chosen.segments), heads)](
+                *tensors,
                 num_targets,
-                source.size(1),
+                places.source.size(1),
                 heads,
-                CHANNELS=channels,
-                WIDTH=triton.next_power_of_2(channels),
-                RUNS=chosen.runs,
+                SEGMENTS=chosen.segments,
                 PLACES=chosen.places,
-                num_warps=chosen.warps,
+                **constants,
             )
     return out
 
 
-def backward(grad: Tensor, z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> tuple[Tensor, Tensor]:
-    num_places = source.size(1)
-    if num_places == 0:
+def backward(grad: Tensor, z: Tensor, weight: Tensor, places: Places) -> tuple[Tensor, Tensor]:
+    if places.source.size(1) == 0:
         return torch.zeros_like(z), torch.zeros_like(weight)
     chosen = sizes(z.size(-1))
     states = z.contiguous().transpose(0, 1).unsqueeze(2)  # [K, S, 1, C]
     with on_device(z):
         by_source = SumBySource(
-            states, source.contiguous(), weight.contiguous(), z.dtype, chosen.chunk, chosen.chunks, chosen.source_warps
+            states, places, weight.contiguous(), z.dtype, chosen.chunk, chosen.chunks, chosen.source_warps
         )
-        by_source.add_targets(grad.contiguous(), derived(ptr, "targets", _targets, num_places))
+        by_source.add_targets(grad.contiguous(), places.segments.index_int32)
         grad_states, grad_weight = by_source.finish()
     return grad_states.squeeze(2).transpose(0, 1), grad_weight
-
-
-def _targets(ptr: Tensor, num_places: int) -> Tensor:
-    """The target of each place ``[E]``."""
-    target = torch.arange(ptr.numel() - 1, device=ptr.device, dtype=torch.int32)
-    return target.repeat_interleave(ptr.diff(), output_size=num_places)

@@ -1,13 +1,13 @@
-"""The recurrence in Triton: one program walks a block of runs of similar length, for one head and one direction.
+"""The recurrence in Triton: one program walks a block of segments of similar length, for one head and one direction.
 
-The longest run is one chain of steps that nothing can shorten, so a step must be fast: what it reads is asked for two
-steps ahead, and a program is so small that its steps need no exchange beyond a warp.
+The longest segment is a chain of dependent steps, so a step must be fast: its inputs are loaded two steps ahead, and a
+program is so small that its steps need no exchange beyond a warp.
 
-A program finds its blocks by stride. The longest runs stand first; ``num_single`` programs have one block of these
-each, and ``num_single`` more share the short runs, to load weights and to write partial sums only once for many blocks.
+Segments are sorted by length. ``num_single`` programs have one block of the longest each, and ``num_single`` more share
+the others by stride, to load weights and to write partial sums only once for many blocks.
 
-What a block has one of per run is ``[RUNS, 1]`` from the start and not a ``[RUNS]`` to be expanded: before a
-``tl.dot``, Triton 3.6 gives the pointer and the mask of a one-dimensional load different layouts, and fails to compile.
+Values per segment are ``[SEGMENTS, 1]`` from the start instead of an expanded ``[SEGMENTS]``: before a ``tl.dot``,
+Triton 3.6 gives the pointer and the mask of a one-dimensional load different layouts, and fails to compile.
 """
 
 # Triton compiles a branch that returns only if the other one does, too.
@@ -29,24 +29,16 @@ from torch_goat.ops.ragged_rnn.triton.cells import (
     step_back,
     store_parts,
 )
-from torch_goat.ops.ragged_rnn.triton.sums import (
-    add_parts,
-    add_products,
-    locate,
-    store_biases,
-    store_products,
-    zero_parts,
-    zero_products,
-)
+from torch_goat.ops.ragged_rnn.triton.sums import add_parts, add_products, copies, locate, store_bias, store_products
 
-# Counts differ from graph to graph, and a kernel must not be compiled anew for those that are even or one.
+# Counts differ between graphs; do not recompile for counts that are 1 or divisible by 16.
 _COUNTS = ["num_targets", "num_places", "num_sources", "num_chains", "num_blocks", "num_single"]
 
 
 @triton.jit
-def block_of_runs(order, ptr, block, num_targets, backwards, RUNS: tl.constexpr):
-    """Target, first place and number of steps of each run in the block, ``[RUNS, 1]``; absent runs have no steps."""
-    rank = block * RUNS + tl.arange(0, RUNS)[:, None]
+def block_of_segments(order, ptr, block, num_targets, backwards, SEGMENTS: tl.constexpr):
+    """Target, first place and length of each segment in the block, ``[SEGMENTS, 1]``; absent ones have no steps."""
+    rank = block * SEGMENTS + tl.arange(0, SEGMENTS)[:, None]
     present = rank < num_targets
     target = tl.load(order + rank, present, 0)
     start = tl.load(ptr + target, present, 0)
@@ -56,7 +48,7 @@ def block_of_runs(order, ptr, block, num_targets, backwards, RUNS: tl.constexpr)
 
 @triton.jit
 def load_place(source, coefficient, first, stride, length, step, DTYPE: tl.constexpr):
-    """Source and coefficient of a step of each run, ``[RUNS, 1]``."""
+    """Source and coefficient of a step of each segment, ``[SEGMENTS, 1]``."""
     place = first + stride * step
     index = tl.load(source + place, step < length, 0)
     if coefficient is None:
@@ -68,19 +60,19 @@ def load_place(source, coefficient, first, stride, length, step, DTYPE: tl.const
 
 @triton.jit
 def load_row(
-    projected, index, length, step, KIND: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, ROW: tl.constexpr
+    projected, index, length, step, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, ROW: tl.constexpr
 ):
-    """The gates of a step of each run, ``[RUNS, WIDTH]`` each, from a row of ``ROW`` values per source."""
+    """The gates of a step of each segment, ``[SEGMENTS, WIDTH]`` each, from a row of ``ROW`` values per source."""
     column = tl.arange(0, WIDTH)[None, :]
     mask = (column < HIDDEN) & (step < length)
-    return load_gates(projected + index * ROW, column, mask, KIND, HIDDEN)
+    return load_gates(projected + index * ROW, column, mask, GATES, HIDDEN)
 
 
 @triton.jit
 def load_states(
     states, to_c, first, stride, length, step, KIND: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr
 ):
-    """The states before a step of each run, ``[RUNS, WIDTH]`` each; ``c`` is ``h`` in the cells that have none."""
+    """The states before a step of each segment, ``[SEGMENTS, WIDTH]`` each; ``c`` is ``h`` in cells without it."""
     column = tl.arange(0, WIDTH)[None, :]
     mask = (column < HIDDEN) & (step < length)
     at = (first + stride * step) * HIDDEN + column
@@ -114,7 +106,7 @@ def forward_kernel(
     DIRECTIONS: tl.constexpr,
     HIDDEN: tl.constexpr,
     WIDTH: tl.constexpr,
-    RUNS: tl.constexpr,
+    SEGMENTS: tl.constexpr,
     DOT: tl.constexpr,
     PRECISION: tl.constexpr,
     SAVE: tl.constexpr,
@@ -130,8 +122,8 @@ def forward_kernel(
     inside = column < HIDDEN
 
     weight_hh += chain * GATES * HIDDEN * HIDDEN
-    matrices = load_matrices(weight_hh, 1, HIDDEN, KIND, HIDDEN, WIDTH, DOT)  # transposed
-    bias = load_bias(bias_ih + chain * GATES * HIDDEN, bias_hh + chain * GATES * HIDDEN, KIND, HIDDEN, WIDTH)
+    matrices = load_matrices(weight_hh, 1, HIDDEN, GATES, HIDDEN, WIDTH, DOT)  # transposed
+    bias = load_bias(bias_ih + chain * GATES * HIDDEN, bias_hh + chain * GATES * HIDDEN, GATES, HIDDEN, WIDTH)
     projected += head * num_sources * ROW + direction * GATES * HIDDEN
     source += head * num_places
     if coefficient is not None:
@@ -141,18 +133,18 @@ def forward_kernel(
 
     stride = 1 - 2 * direction
     for block in range(program, num_blocks, tl.where(program < num_single, num_blocks, num_single)):
-        target, first, length, present = block_of_runs(order, ptr, block, num_targets, direction, RUNS)
-        h = tl.zeros([RUNS, WIDTH], DTYPE)
-        c = tl.zeros([RUNS, WIDTH], DTYPE)
+        target, first, length, present = block_of_segments(order, ptr, block, num_targets, direction, SEGMENTS)
+        h = tl.zeros([SEGMENTS, WIDTH], DTYPE)
+        c = tl.zeros([SEGMENTS, WIDTH], DTYPE)
         index, scale = load_place(source, coefficient, first, stride, length, 0, DTYPE)
         index_1, scale_1 = load_place(source, coefficient, first, stride, length, 1, DTYPE)
         index_2, scale_2 = load_place(source, coefficient, first, stride, length, 2, DTYPE)
-        gates = load_row(projected, index, length, 0, KIND, HIDDEN, WIDTH, ROW)
-        gates_1 = load_row(projected, index_1, length, 1, KIND, HIDDEN, WIDTH, ROW)
+        gates = load_row(projected, index, length, 0, GATES, HIDDEN, WIDTH, ROW)
+        gates_1 = load_row(projected, index_1, length, 1, GATES, HIDDEN, WIDTH, ROW)
         final = out + (target * num_chains + chain) * HIDDEN + column
 
         for step in range(tl.max(length)):
-            gates_2 = load_row(projected, index_2, length, step + 2, KIND, HIDDEN, WIDTH, ROW)
+            gates_2 = load_row(projected, index_2, length, step + 2, GATES, HIDDEN, WIDTH, ROW)
             index_3, scale_3 = load_place(source, coefficient, first, stride, length, step + 3, DTYPE)
 
             active = step < length
@@ -164,7 +156,7 @@ def forward_kernel(
             elif WIDTH > 64:
                 # In a loop that stores nothing, Triton would keep all matrices in shared memory, where they do not fit.
                 tl.store(final, h.to(out.dtype.element_ty), inside & present)
-            parts = add_up(gates, scale, bias, h, matrices, KIND, HIDDEN, WIDTH, DOT, PRECISION)
+            parts = add_up(gates, scale, bias, h, matrices, GATES, HIDDEN, WIDTH, DOT, PRECISION)
             new_h, new_c = advance(parts, h, c, KIND)
             h = tl.where(active, new_h, h)
             c = tl.where(active, new_c, c)
@@ -202,7 +194,7 @@ def backward_kernel(
     DIRECTIONS: tl.constexpr,
     HIDDEN: tl.constexpr,
     WIDTH: tl.constexpr,
-    RUNS: tl.constexpr,
+    SEGMENTS: tl.constexpr,
     DOT: tl.constexpr,
     PRECISION: tl.constexpr,
     PARTS: tl.constexpr,
@@ -212,12 +204,13 @@ def backward_kernel(
     Only ``group_chains`` chains are walked, from ``first_chain`` on, and ``gradients`` has room for these alone: it is
     ``[group_chains, E, PARTS * H]``.
 
-    The runs are walked from their last step to their first. What does not depend on the gradient flowing back, that is
-    the gates and their local derivatives, is computed one step ahead, to run beside the chain and not in it.
-    Where the matrix fits in registers, so do its gradients: each program leaves a partial sum.
+    Segments are walked from their last step to their first. The gates and their local derivatives, which do not depend
+    on the gradient flowing back, are computed one step ahead, in parallel to the chain. If the matrix fits in
+    registers, so do its gradients: each program writes a partial sum.
     """
     DTYPE: tl.constexpr = weight_hh.dtype.element_ty
     ROW: tl.constexpr = DIRECTIONS * GATES * HIDDEN
+    NUM_PARTS: tl.constexpr = 4 if KIND == "gru" else GATES
     in_group = (tl.program_id(0) % group_chains).to(tl.int64)
     chain = first_chain + in_group
     program = tl.program_id(0) // group_chains
@@ -227,9 +220,9 @@ def backward_kernel(
     inside = column < HIDDEN
 
     weight_hh += chain * GATES * HIDDEN * HIDDEN
-    matrices = load_matrices(weight_hh, 1, HIDDEN, KIND, HIDDEN, WIDTH, DOT)  # transposed
-    matrices_back = load_matrices(weight_hh, HIDDEN, 1, KIND, HIDDEN, WIDTH, DOT)
-    bias = load_bias(bias_ih + chain * GATES * HIDDEN, bias_hh + chain * GATES * HIDDEN, KIND, HIDDEN, WIDTH)
+    matrices = load_matrices(weight_hh, 1, HIDDEN, GATES, HIDDEN, WIDTH, DOT)  # transposed
+    matrices_back = load_matrices(weight_hh, HIDDEN, 1, GATES, HIDDEN, WIDTH, DOT)
+    bias = load_bias(bias_ih + chain * GATES * HIDDEN, bias_hh + chain * GATES * HIDDEN, GATES, HIDDEN, WIDTH)
     projected += head * num_sources * ROW + direction * GATES * HIDDEN
     source += head * num_places
     if coefficient is not None:
@@ -238,45 +231,45 @@ def backward_kernel(
     to_c = num_places.to(tl.int64) * num_chains * HIDDEN
     gradients += in_group * num_places * PARTS * HIDDEN
     if not DOT:
-        weight_sums = zero_products(RUNS, WIDTH, KIND, DTYPE)
-        bias_sums = zero_parts(RUNS, WIDTH, KIND, DTYPE)
+        weight_sums = copies(tl.zeros([WIDTH, SEGMENTS, WIDTH], DTYPE), GATES)
+        bias_sums = copies(tl.zeros([SEGMENTS, WIDTH], DTYPE), NUM_PARTS)
 
     stride = 2 * direction - 1
     for block in range(program, num_blocks, tl.where(program < num_single, num_blocks, num_single)):
-        target, first, length, _ = block_of_runs(order, ptr, block, num_targets, 1 - direction, RUNS)
+        target, first, length, _ = block_of_segments(order, ptr, block, num_targets, 1 - direction, SEGMENTS)
         final = grad + (target * num_chains + chain) * HIDDEN + column
         grad_h = tl.load(final, inside & (length > 0), 0.0).to(DTYPE)
-        grad_c = tl.zeros([RUNS, WIDTH], DTYPE)
+        grad_c = tl.zeros([SEGMENTS, WIDTH], DTYPE)
 
         index, scale = load_place(source, coefficient, first, stride, length, 0, DTYPE)
         index_1, scale_1 = load_place(source, coefficient, first, stride, length, 1, DTYPE)
         index_2, scale_2 = load_place(source, coefficient, first, stride, length, 2, DTYPE)
-        gates = load_row(projected, index, length, 0, KIND, HIDDEN, WIDTH, ROW)
-        gates_1 = load_row(projected, index_1, length, 1, KIND, HIDDEN, WIDTH, ROW)
+        gates = load_row(projected, index, length, 0, GATES, HIDDEN, WIDTH, ROW)
+        gates_1 = load_row(projected, index_1, length, 1, GATES, HIDDEN, WIDTH, ROW)
         h, c = load_states(states, to_c, first, stride, length, 0, KIND, HIDDEN, WIDTH)
         h_1, c_1 = load_states(states, to_c, first, stride, length, 1, KIND, HIDDEN, WIDTH)
-        parts = add_up(gates, scale, bias, h, matrices, KIND, HIDDEN, WIDTH, DOT, PRECISION)
+        parts = add_up(gates, scale, bias, h, matrices, GATES, HIDDEN, WIDTH, DOT, PRECISION)
         factors = local_derivatives(parts, h, c, KIND)
 
         for step in range(tl.max(length)):
-            gates_2 = load_row(projected, index_2, length, step + 2, KIND, HIDDEN, WIDTH, ROW)
+            gates_2 = load_row(projected, index_2, length, step + 2, GATES, HIDDEN, WIDTH, ROW)
             h_2, c_2 = load_states(states, to_c, first, stride, length, step + 2, KIND, HIDDEN, WIDTH)
             index_3, scale_3 = load_place(source, coefficient, first, stride, length, step + 3, DTYPE)
-            parts = add_up(gates_1, scale_1, bias, h_1, matrices, KIND, HIDDEN, WIDTH, DOT, PRECISION)
+            parts = add_up(gates_1, scale_1, bias, h_1, matrices, GATES, HIDDEN, WIDTH, DOT, PRECISION)
             factors_1 = local_derivatives(parts, h_1, c_1, KIND)
 
             grad_parts, rest, grad_c = step_back(grad_h, grad_c, factors, KIND)
             grad_shares = recurrent_parts(grad_parts, KIND)
-            grad_h = rest + multiply_all(grad_shares, matrices_back, KIND, HIDDEN, WIDTH, DOT, PRECISION)
-            # Beside a longer run, the gradient of one that is over could grow to infinity, which times zero is none.
+            grad_h = rest + multiply_all(grad_shares, matrices_back, GATES, HIDDEN, WIDTH, DOT, PRECISION)
+            # After its end, the gradient of a segment could grow to infinity, which times zero is NaN.
             more = step + 1 < length
             grad_h = tl.where(more, grad_h, 0.0)
             grad_c = tl.where(more, grad_c, 0.0)
             row = gradients + (first + stride * step) * (PARTS * HIDDEN)
-            store_parts(row, column, inside & (step < length), grad_parts, KIND, HIDDEN, PARTS)
+            store_parts(row, column, inside & (step < length), grad_parts, HIDDEN, PARTS)
             if not DOT:
-                weight_sums = add_products(weight_sums, grad_shares, h, KIND)
-                bias_sums = add_parts(bias_sums, grad_parts, KIND)
+                weight_sums = add_products(weight_sums, grad_shares, h, GATES)
+                bias_sums = add_parts(bias_sums, grad_parts, NUM_PARTS)
 
             factors, h, h_1, c_1 = factors_1, h_1, h_2, c_2
             scale_1, scale_2 = scale_2, scale_3
@@ -284,5 +277,6 @@ def backward_kernel(
 
     if not DOT:
         to_weight, to_bias_ih, to_bias_hh = locate(sums, program, chain, num_chains, GATES, HIDDEN)
-        store_products(to_weight, weight_sums, KIND, HIDDEN, WIDTH)
-        store_biases(to_bias_ih, to_bias_hh, bias_sums, KIND, HIDDEN, WIDTH)
+        store_products(to_weight, weight_sums, GATES, HIDDEN, WIDTH)
+        store_bias(to_bias_ih, bias_sums, GATES, HIDDEN, WIDTH)
+        store_bias(to_bias_hh, recurrent_parts(bias_sums, KIND), GATES, HIDDEN, WIDTH)

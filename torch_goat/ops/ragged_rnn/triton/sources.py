@@ -1,8 +1,8 @@
-"""The gradient of states that stand at many places, in Triton: a sum over all places of a source, without atomics.
+"""The gradient of states that are read at many places, in Triton: a sum over all places of a source, without atomics.
 
-The places of each head, by source, are cut into chunks of equal size, however many places a source has. A source that
-ends in a chunk has its sum over this chunk written; what is left open at the end of a chunk is its carry. A second
-kernel adds the carries of the chunks before to each source that spans more than one.
+The places of each head, sorted by source, are cut into chunks of equal size. A chunk writes the sums of the sources
+that end in it; the sum of the source that is open at its end is its carry. A second kernel adds the carries of the
+chunks before to each source that spans several chunks.
 """
 
 # mypy: allow-untyped-defs
@@ -12,9 +12,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torch_goat.ops.places import places_by_source
+from torch_goat.ops.places import Places
 
-# Counts differ from graph to graph, and a kernel must not be compiled anew for those that are even or one.
+# Counts differ between graphs; do not recompile for counts that are 1 or divisible by 16.
 _COUNTS = ["num_places", "num_chunks", "key_head", "to_head", "to_row"]
 
 
@@ -44,13 +44,13 @@ def source_kernel(
     CHUNKS: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Walks ``CHUNKS`` chunks side by side; also gives the gradient of each place's coefficient.
+    """Walks ``CHUNKS`` chunks side by side; also computes the gradient of each place's coefficient.
 
     ``gradients`` has rows of ``STORED`` values for a group of heads, from ``first_head`` on: one for each place and
-    direction, or one for each target if ``target`` ``[E]`` says which one a place has. The first ``GATED`` values of
+    direction, or one for each target if ``target`` ``[E]`` has the target of each place. The first ``GATED`` values of
     all directions are one row of ``states``, ``WIDTH`` when padded. ``key`` and ``order``, ``[K, E]``, are the sorted
-    sources and their places. Heads are ``key_head`` apart in ``key``; what ends in ``_head`` and ``_row`` says how many
-    rows lie between two heads and between two rows of a head, ``from`` the gradients ``to`` the states.
+    sources and their places. ``*_head`` and ``*_row`` are the strides between heads and between rows of a head, in
+    rows, of ``key``, of the gradients (``from``) and of the states (``to``).
     """
     ROW: tl.constexpr = DIRECTIONS * GATED
     DTYPE: tl.constexpr = gradients.dtype.element_ty
@@ -112,7 +112,7 @@ def carry_kernel(
     CHUNKS: tl.constexpr,
     CHUNK: tl.constexpr,
 ):
-    """Completes the source that enters a chunk from the one before and ends in it, if there is one."""
+    """Completes the source that starts before a chunk and ends in it, if there is one."""
     head = tl.program_id(1).to(tl.int64)
     chunk = tl.program_id(0) + 1
     first = chunk * CHUNK
@@ -140,15 +140,15 @@ def carry_kernel(
 
 
 class SumBySource:
-    """Gradients of states and of the coefficients that scale them at their places, a group of heads after the other.
+    """Gradients of states and of their coefficients, one group of heads after the other.
 
-    The places by source are found at once for all heads, which leaves the memory that this takes to what comes after.
+    The places by source are found before the first group, for all heads, which frees the memory of the sort.
 
     Args:
         states: The states ``[K, S, D, C]``, or a view of that shape of memory that is ``[S, K, D, C]``.
-        source: The source at each place ``[K, E]``.
-        weight: The coefficient that scales it ``[K, E]``; ``None`` is one everywhere.
-        arithmetic: The type of the gradients.
+        places: The sources at all places.
+        weight: The coefficient of each place ``[K, E]``; ``None``: all are one.
+        arithmetic: The dtype of the gradients.
         chunk: Places in a chunk.
         chunks: Chunks side by side.
         warps: Warps of a program.
@@ -157,7 +157,7 @@ class SumBySource:
     def __init__(
         self,
         states: Tensor,
-        source: Tensor,
+        places: Places,
         weight: Tensor | None,
         arithmetic: torch.dtype,
         chunk: int,
@@ -166,63 +166,39 @@ class SumBySource:
     ) -> None:
         self.heads, num_sources, self.directions, self.channels = states.shape
         self.row = self.directions * self.channels
-        self.states, self.weight, self.num_places = states, weight, source.size(1)
-        self.by_source = places_by_source(source, num_sources)
+        self.states, self.weight, self.num_places = states, weight, places.source.size(1)
+        self.by_source = places.by_source(num_sources)
         self.num_chunks = triton.cdiv(self.num_places, chunk)
         self.carry = states.new_empty(self.heads, self.num_chunks, self.row, dtype=arithmetic)
         self.grad_states = torch.zeros_like(states, dtype=arithmetic)  # with the same strides
-        self.grad_weight = states.new_empty(source.shape, dtype=arithmetic)
+        self.grad_weight = states.new_empty(places.source.shape, dtype=arithmetic)
         self.apart = (states.stride(0) // self.row, states.stride(1) // self.row)
-        self.constants = {
-            "WIDTH": triton.next_power_of_2(self.row),
-            "CHUNKS": chunks,
-            "CHUNK": chunk,
-            "num_warps": warps,
-        }
+        width = triton.next_power_of_2(self.row)
+        self.constants = {"WIDTH": width, "CHUNKS": chunks, "CHUNK": chunk, "num_warps": warps}
 
     def add(self, gradients: Tensor, first_head: int, heads: int) -> None:
-        """Takes in ``heads`` heads from ``first_head`` on, the first in ``gradients`` ``[., D, E, ...]``."""
+        """Adds ``heads`` heads from ``first_head`` on, from their gradients by place ``[., D, E, ...]``."""
         self._add(gradients, None, (gradients.stride(0) // gradients.size(-1), 1), first_head, heads)
 
     def add_targets(self, gradients: Tensor, target: Tensor) -> None:
-        """Takes in all heads, from ``gradients`` of targets ``[T, K, C]`` and the target of each place ``[E]``."""
+        """Adds all heads, from gradients of targets ``[T, K, C]`` and the target of each place ``[E]``."""
         self._add(gradients, target, (1, self.heads), 0, self.heads)
 
     def _add(
         self, gradients: Tensor, target: Tensor | None, apart: tuple[int, int], first_head: int, heads: int
     ) -> None:
+        tensors = (gradients, target, self.weight, self.states, *self.by_source)
+        counts = (self.num_places, self.num_chunks, first_head, self.by_source.source.stride(0), *apart, *self.apart)
+        shape = {"DIRECTIONS": self.directions, "GATED": self.channels, "STORED": gradients.size(-1)}
         source_kernel[(triton.cdiv(self.num_chunks, self.constants["CHUNKS"]), heads)](
-            gradients,
-            target,
-            self.weight,
-            self.states,
-            *self.by_source,
-            self.grad_states,
-            self.grad_weight,
-            self.carry,
-            self.num_places,
-            self.num_chunks,
-            first_head,
-            self.by_source.source.stride(0),
-            *apart,
-            *self.apart,
-            DIRECTIONS=self.directions,
-            GATED=self.channels,
-            STORED=gradients.size(-1),
-            **self.constants,
+            *tensors, self.grad_states, self.grad_weight, self.carry, *counts, **shape, **self.constants
         )
 
     def finish(self) -> tuple[Tensor, Tensor]:
+        """The gradients of the states and of the coefficients."""
         if self.num_chunks > 1:
+            counts = (self.num_places, self.num_chunks, self.by_source.source.stride(0), *self.apart)
             carry_kernel[(self.num_chunks - 1, self.heads)](
-                self.by_source.source,
-                self.grad_states,
-                self.carry,
-                self.num_places,
-                self.num_chunks,
-                self.by_source.source.stride(0),
-                *self.apart,
-                ROW=self.row,
-                **self.constants,
+                self.by_source.source, self.grad_states, self.carry, *counts, ROW=self.row, **self.constants
             )
         return self.grad_states.to(self.states.dtype), self.grad_weight

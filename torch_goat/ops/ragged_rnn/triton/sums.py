@@ -1,74 +1,53 @@
 """Gradients of the recurrent weights in Triton: sums over all steps, in a fixed order and without atomics.
 
-Either a program of the recurrence keeps them in registers and writes them once, or, for matrices too large for that,
-:func:`weight_kernel` multiplies what the recurrence has stored. Both leave partial sums in pieces, and
-:func:`sum_kernel` adds the pieces up. A piece has the gradients of ``weight_hh`` ``[K, D, G * H, H]``, ``bias_ih`` and
-``bias_hh`` ``[K, D, G * H]`` behind each other.
+A program of the recurrence keeps them in registers and writes them once or, for larger matrices, :func:`weight_kernel`
+multiplies the gradients and states that the recurrence has stored. Both write partial sums in pieces, which
+:func:`sum_kernel` adds up. A piece consists of the gradients of ``weight_hh`` ``[K, D, G * H, H]``, ``bias_ih`` and
+``bias_hh`` ``[K, D, G * H]``.
 """
 
-# Triton compiles a branch that returns only if the other one does, too.
-# ruff: noqa: RET505
-# mypy: allow-untyped-defs
+# Triton does not unpack tuples.
+# ruff: noqa: RUF005
+# mypy: allow-untyped-defs, disable-error-code=assignment
 
 import triton
 import triton.language as tl
 
-from torch_goat.ops.ragged_rnn.triton.cells import recurrent_parts
+
+@triton.jit
+def copies(value, NUMBER: tl.constexpr):
+    """A tuple of one value, ``NUMBER`` times."""
+    values = ()
+    for _ in tl.static_range(NUMBER):
+        values = values + (value,)
+    return values
 
 
 @triton.jit
-def zero_products(RUNS: tl.constexpr, WIDTH: tl.constexpr, KIND: tl.constexpr, DTYPE: tl.constexpr):
-    """One ``[WIDTH, RUNS, WIDTH]`` per gate: the runs are added up only at the end, so a step exchanges nothing."""
-    zero = tl.zeros([WIDTH, RUNS, WIDTH], DTYPE)
-    if KIND == "rnn":
-        return (zero,)
-    elif KIND == "gru":
-        return (zero, zero, zero)
-    else:
-        return (zero, zero, zero, zero)
+def add_products(sums, shares, h, GATES: tl.constexpr):
+    """Adds a step's gradients of the recurrent matrices, ``[WIDTH, SEGMENTS, WIDTH]`` per gate.
+
+    They are zero after the end of a segment. Segments are added up at the end, so that a step exchanges nothing.
+    """
+    added = ()
+    for gate in tl.static_range(GATES):
+        # The axis of the gradient comes first, as in `multiply`, which has made the same copy of it.
+        added = added + (sums[gate] + tl.trans(shares[gate])[:, :, None] * h[None, :, :],)
+    return added
 
 
 @triton.jit
-def zero_parts(RUNS: tl.constexpr, WIDTH: tl.constexpr, KIND: tl.constexpr, DTYPE: tl.constexpr):
-    zero = tl.zeros([RUNS, WIDTH], DTYPE)
-    if KIND == "rnn":
-        return (zero,)
-    else:
-        return (zero, zero, zero, zero)
-
-
-@triton.jit
-def outer(gradient, h):
-    # The axis of the gradient comes first, as in `multiply`, which has made this same copy of it.
-    return tl.trans(gradient)[:, :, None] * h[None, :, :]
-
-
-@triton.jit
-def add_products(sums, shares, h, KIND: tl.constexpr):
-    """Adds a step's gradients of the recurrent matrices, which are zero where a run is over."""
-    if KIND == "rnn":
-        return (sums[0] + outer(shares[0], h),)
-    else:
-        first, second = sums[0] + outer(shares[0], h), sums[1] + outer(shares[1], h)
-        third = sums[2] + outer(shares[2], h)
-        if KIND == "gru":
-            return (first, second, third)
-        else:
-            return (first, second, third, sums[3] + outer(shares[3], h))
-
-
-@triton.jit
-def add_parts(sums, parts, KIND: tl.constexpr):
-    """Adds a step's gradients of the biases, which are zero where a run is over."""
-    if KIND == "rnn":
-        return (sums[0] + parts[0],)
-    else:
-        return (sums[0] + parts[0], sums[1] + parts[1], sums[2] + parts[2], sums[3] + parts[3])
+def add_parts(sums, parts, NUMBER: tl.constexpr):
+    """Adds a step's gradients of the biases, ``[SEGMENTS, WIDTH]`` per part."""
+    added = ()
+    for part in tl.static_range(NUMBER):
+        added = added + (sums[part] + parts[part],)
+    return added
 
 
 @triton.jit
 def locate(sums, piece, chain, num_chains, GATES: tl.constexpr, HIDDEN: tl.constexpr):
-    """Where a piece has the gradients of one chain's ``weight_hh``, ``bias_ih`` and ``bias_hh``."""
+    """The pointers to the gradients of one chain's ``weight_hh``, ``bias_ih`` and ``bias_hh`` in a piece."""
     num_biases = num_chains.to(tl.int64) * (GATES * HIDDEN)
     sums += piece * num_biases * (HIDDEN + 2)
     bias_ih = sums + num_biases * HIDDEN + chain * (GATES * HIDDEN)
@@ -76,38 +55,19 @@ def locate(sums, piece, chain, num_chains, GATES: tl.constexpr, HIDDEN: tl.const
 
 
 @triton.jit
-def store_product(pointer, products, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
+def store_products(pointer, sums, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
     row = tl.arange(0, WIDTH)[:, None]
     column = tl.arange(0, WIDTH)[None, :]
-    tl.store(pointer + row * HIDDEN + column, tl.sum(products, axis=1), (row < HIDDEN) & (column < HIDDEN))
+    at = pointer + row * HIDDEN + column
+    for gate in tl.static_range(GATES):
+        tl.store(at + gate * HIDDEN * HIDDEN, tl.sum(sums[gate], axis=1), (row < HIDDEN) & (column < HIDDEN))
 
 
 @triton.jit
-def store_products(pointer, sums, KIND: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
-    store_product(pointer, sums[0], HIDDEN, WIDTH)
-    if KIND != "rnn":
-        store_product(pointer + HIDDEN * HIDDEN, sums[1], HIDDEN, WIDTH)
-        store_product(pointer + 2 * HIDDEN * HIDDEN, sums[2], HIDDEN, WIDTH)
-        if KIND == "lstm":
-            store_product(pointer + 3 * HIDDEN * HIDDEN, sums[3], HIDDEN, WIDTH)
-
-
-@triton.jit
-def store_bias(pointer, sums, KIND: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
+def store_bias(pointer, sums, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
     column = tl.arange(0, WIDTH)
-    inside = column < HIDDEN
-    tl.store(pointer + column, tl.sum(sums[0], axis=0), inside)
-    if KIND != "rnn":
-        tl.store(pointer + HIDDEN + column, tl.sum(sums[1], axis=0), inside)
-        tl.store(pointer + 2 * HIDDEN + column, tl.sum(sums[2], axis=0), inside)
-        if KIND == "lstm":
-            tl.store(pointer + 3 * HIDDEN + column, tl.sum(sums[3], axis=0), inside)
-
-
-@triton.jit
-def store_biases(bias_ih, bias_hh, sums, KIND: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
-    store_bias(bias_ih, sums, KIND, HIDDEN, WIDTH)
-    store_bias(bias_hh, recurrent_parts(sums, KIND), KIND, HIDDEN, WIDTH)
+    for gate in tl.static_range(GATES):
+        tl.store(pointer + gate * HIDDEN + column, tl.sum(sums[gate], axis=0), column < HIDDEN)
 
 
 @triton.jit(do_not_specialize=["num_places", "num_chains", "first_chain", "piece_size"])
@@ -132,7 +92,7 @@ def weight_kernel(
     in_group = (tl.program_id(1) // GATES).to(tl.int64)
     chain = first_chain + in_group
     gate = tl.program_id(1) % GATES
-    # Only a GRU has more parts than gates: the recurrent share of its last gate is a part of its own.
+    # Only a GRU has more parts than gates: the recurrent share of its last gate is a separate part.
     part = tl.where(gate == GATES - 1, PARTS - 1, gate)
     column = tl.arange(0, WIDTH)[None, :]
     gradients += in_group * num_places * PARTS * HIDDEN

@@ -1,15 +1,19 @@
+import ast
 import gc
+import re
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+import torch_goat
 from tests.graphs import small_graph
 from torch_goat.nn import GOATConv
-from torch_goat.ops.memory import derived, own
+from torch_goat.ops.memo import Memo
 from torch_goat.ops.neighborhoods import Neighborhoods, neighborhoods
 
 
@@ -20,7 +24,7 @@ def edges(own_loops: bool = True) -> Tensor:
 
 
 def grouped(edge_index: Tensor, loops: bool = True) -> Neighborhoods:
-    return neighborhoods(edge_index, None, 9, 9, loops)
+    return neighborhoods(edge_index, (9, 9), loops)
 
 
 def same(first: Neighborhoods, second: Neighborhoods) -> bool:
@@ -59,7 +63,7 @@ def test_changed_edges_are_seen_however_they_changed(
 def test_what_is_kept_differs_by_loops_and_sizes() -> None:
     edge_index = edges()
     assert grouped(edge_index, True).source.numel() != grouped(edge_index, False).source.numel()
-    assert neighborhoods(edge_index, None, 12, 12, True).num_targets == 12
+    assert neighborhoods(edge_index, (12, 12), True).num_targets == 12
     assert grouped(edge_index, True).num_targets == 9
 
 
@@ -71,13 +75,6 @@ def test_nothing_outlives_the_edges() -> None:
     del edge_index
     gc.collect()
     assert all(reference() is None for reference in kept)
-
-
-def test_derived_values_follow_writes() -> None:
-    hood = grouped(edges())
-    assert derived(hood.ptr, "sum", lambda ptr: ptr.sum()) is derived(hood.ptr, "sum", lambda ptr: ptr.sum())
-    hood.ptr.add_(1)
-    assert int(derived(hood.ptr, "sum", lambda ptr: ptr.sum())) == int(hood.ptr.sum())
 
 
 def test_inference_mode_leaves_nothing_behind_that_training_cannot_use() -> None:
@@ -137,22 +134,57 @@ def test_a_capture_takes_what_was_kept_without_reading_the_edges(monkeypatch: py
 
 def test_a_capture_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     hood = grouped(edges())
-    before = derived(hood.ptr, "before", torch.clone)
+    before = hood.by_length
     with monkeypatch.context() as patched:
         _capture(patched)
-        assert derived(hood.ptr, "before", torch.clone) is before
-        during = derived(hood.ptr, "during", torch.clone)
-    assert derived(hood.ptr, "during", torch.clone) is not during
+        assert hood.by_length is before
+        during = hood.sizes
+    assert hood.sizes is not during
+    assert hood.sizes is hood.sizes
 
 
-def test_a_capture_keeps_what_belongs_to_its_own_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_capture_keeps_what_belongs_to_its_own_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     _capture(monkeypatch)
-    tensor = torch.arange(5)
-    own(tensor)
-    assert derived(tensor, "twice", torch.clone) is derived(tensor, "twice", torch.clone)
+    memo = Memo(torch.device("cpu"))
+    assert memo.compute("key", object) is memo.compute("key", object)
 
 
 def _capture(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a CUDA graph was being captured."""
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+
+
+SOURCES = {path: path.read_text() for path in Path(torch_goat.__file__).parent.rglob("*.py")}
+
+
+def test_layouts_are_the_only_cache_of_tensors() -> None:
+    weak = [path.name for path, text in SOURCES.items() for _ in re.findall(r"= Weak\w*Dictionary\(", text)]
+    assert weak == ["neighborhoods.py"]
+    functions = [
+        node for text in SOURCES.values() for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)
+    ]
+    cached = [node for node in functions if any("cache" in ast.unparse(how) for how in node.decorator_list)]
+    assert cached
+    assert not [node.name for node in cached if "Tensor" in ast.unparse(node.args)]
+
+
+def test_the_package_never_changes_the_default_of_checks() -> None:
+    assert [path.name for path, text in SOURCES.items() if re.search(r"\b_default = (?!True)", text)] == ["checks.py"]
+    assert not [path.name for path, text in SOURCES.items() if re.search(r"(?<!def )\bset_checks\((?!\))", text)]
+
+
+def test_a_layer_has_its_own_checks() -> None:
+    x, edge_index = torch.full((9, 4), torch.nan), edges()
+    conv, other = GOATConv(4, 6), GOATConv(4, 6)
+    conv.checks = False
+    assert conv(x, edge_index).isnan().any()
+    with pytest.raises(ValueError, match="non-finite"):
+        other(x, edge_index)
+    torch_goat.set_checks(False)
+    try:
+        other.checks = True
+        with pytest.raises(ValueError, match="non-finite"):
+            other(x, edge_index)
+    finally:
+        torch_goat.set_checks(True)
