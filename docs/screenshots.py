@@ -1,4 +1,4 @@
-"""Photographs a report for the documentation, in light and dark colours and on a phone.
+"""Takes screenshots of a report for the documentation, in light and dark colours and on a phone.
 
     python docs/screenshots.py report.html
 
@@ -17,7 +17,7 @@ from playwright.sync_api import sync_playwright
 IMAGES = Path(__file__).parent / "images"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 WIDE = {"width": 1080, "height": 1180}
-# How a reader has it, and the section that is looked at.
+# The browser context and the section shown.
 SHOTS = {
     "light": ({"viewport": WIDE, "color_scheme": "light"}, "data"),
     "dark": ({"viewport": WIDE, "color_scheme": "dark"}, "predictions"),
@@ -29,7 +29,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path)
     page = parser.parse_args().report.resolve()
-    chromium = shutil.which("chromium") or sys.exit("Chromium is not installed; make browser does where apt may.")
+    chromium = shutil.which("chromium") or sys.exit("Chromium is not installed; run make browser.")
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
         for name, (reader, section) in SHOTS.items():

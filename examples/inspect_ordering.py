@@ -21,9 +21,9 @@ def make_graph(num_nodes: int = 400) -> Data:
 
 
 def train(data: Data, epochs: int, orderings: list[Ordering] | None = None) -> tuple[GOAT, float]:
-    """Returns the trained model and its test accuracy. With `orderings`, each layer reads neighbours in that order."""
+    """Returns the trained model and its test accuracy. Layers read neighbours in the given orderings, if any."""
     torch.manual_seed(0)
-    model = GOAT(data.num_features, hidden_channels=16, num_layers=2, out_channels=2, heads=2)
+    model = GOAT(data.num_features, hidden_channels=16, num_layers=1, out_channels=2, heads=2)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(epochs):
         optimizer.zero_grad()
@@ -39,18 +39,17 @@ def main(epochs: int = 100) -> tuple[Ordering, Ordering]:
     torch.manual_seed(0)
     data = make_graph()
     model, accuracy = train(data, epochs)
-    _, orderings = model(data.x, data.edge_index, return_orderings=True)
-    first = orderings[0]
+    _, (ordering,) = model(data.x, data.edge_index, return_orderings=True)  # one per layer
     print(f"learned ordering: test accuracy {accuracy:.3f}")
-    print("neighbours of node 0 in the order head 0 reads them:", first.neighbors(0, head=0).tolist())
-    print("their coefficients:", [round(weight, 3) for weight in first.weights(0, head=0).tolist()])
+    print("neighbours of node 0 in the order head 0 reads them:", ordering.neighbors(0, head=0).tolist())
+    print("their coefficients:", [round(weight, 3) for weight in ordering.weights(0, head=0).tolist()])
 
     with tempfile.TemporaryDirectory() as folder:
-        first.save(Path(folder) / "ordering.safetensors")
+        ordering.save(Path(folder) / "ordering.safetensors")
         loaded = Ordering.load(Path(folder) / "ordering.safetensors")
-    _, accuracy = train(data, epochs, [loaded, *orderings[1:]])
-    print(f"the same orderings, frozen: test accuracy {accuracy:.3f}")
-    return first, loaded
+    _, accuracy = train(data, epochs, [loaded])
+    print(f"the same ordering, frozen: test accuracy {accuracy:.3f}")
+    return ordering, loaded
 
 
 if __name__ == "__main__":

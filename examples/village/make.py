@@ -1,8 +1,7 @@
-"""Draws the village of this folder: households, who visits whom, and which of them joined the mill.
+"""Generates the village of this folder: households, their visits, and which of them joined the mill.
 
-A household joins the mill if the two wealthiest of those it visits own enough land together. So it depends on its
-neighbours in their order, which no mean of them tells. A few households decide otherwise, and of a few nobody knows
-what they own.
+A household joins if the two wealthiest households that it visits own enough land together, so its label depends on the
+order of its neighbours, not on their mean. A few households decide otherwise, and some values are missing.
 
 Run it to write ``nodes.csv`` and ``edges.csv`` again.
 """
@@ -18,7 +17,7 @@ HEADERS = {"nodes": ["id", "land", "craft", "founded", "joins"], "edges": ["sour
 
 
 def draw(seed: int = 7) -> dict[str, list[list[object]]]:
-    """The rows of both tables, without their headers."""
+    """Returns the rows of both tables, without headers."""
     random = np.random.default_rng(seed)
     visits = np.triu(random.random((HOUSEHOLDS, HOUSEHOLDS)) < VISITS / HOUSEHOLDS, k=1)
     visits |= visits.T
