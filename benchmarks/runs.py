@@ -23,6 +23,6 @@ def run_all(runs: Sequence[PlannedRun], *, seconds: float | None = None, **optio
             if event.kind in ("finished", "skipped", "failed"):
                 bar.update()
             if event.kind == "failed":
-                bar.write(f"{runs[event.index].folder}: {event.message}")
+                bar.write(f"{runs[event.number].folder}: {event.message}")
 
         run_plan(runs, on_event=report, **options)

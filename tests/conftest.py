@@ -28,8 +28,8 @@ def _same_draws_every_time() -> None:
 @pytest.fixture
 def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of a search that begin with everything imported, instead of whole new interpreters."""
-    from torch_goat.experiments.search import tune
+    from torch_goat.experiments import pool
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch_goat.experiments.search.worker"])
-    monkeypatch.setattr(tune.multiprocessing, "get_context", lambda kind: context)
+    context.set_forkserver_preload(["torch_goat.experiments.search.tune"])
+    monkeypatch.setattr(pool.multiprocessing, "get_context", lambda kind: context)

@@ -16,6 +16,7 @@ from standing import CELLS, RESULTS, read, recipe_of
 from tests.pages import check_numbers
 from torch_goat.experiments.recipes import finals, plan, read_recipe, trials
 from torch_goat.experiments.tables import Ledger
+from torch_goat.experiments.tables.ledger import read_lines
 
 HETEROPHILOUS = ("cornell", "texas", "wisconsin")
 
@@ -23,8 +24,7 @@ HETEROPHILOUS = ("cornell", "texas", "wisconsin")
 @cache
 def lines(table: str) -> dict[str, Any]:
     """The results by their folders."""
-    entries = map(json.loads, (RESULTS / f"{table}.jsonl").read_text(encoding="utf-8").splitlines())
-    return {entry["folder"]: entry["result"] for entry in entries}
+    return {folder: line["result"] for folder, line in read_lines(RESULTS / f"{table}.jsonl").items()}
 
 
 def values(

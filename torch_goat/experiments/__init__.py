@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch_goat.experiments.comparison import compare_runs
     from torch_goat.experiments.models import ModelOptions
+    from torch_goat.experiments.plan import PlannedRun, read_plan, run_plan, write_plan
+    from torch_goat.experiments.pool import Event
     from torch_goat.experiments.predictions import Predictions, predict
     from torch_goat.experiments.run import NamedGraph, Run, RunError, find_runs, finished
     from torch_goat.experiments.training.fit import Observer, fit
     from torch_goat.experiments.training.interrupt import Interrupted
-    from torch_goat.experiments.training.jobs import Event, run_plan
     from torch_goat.experiments.training.loop import Epoch
     from torch_goat.experiments.training.options import Experiment, TrainingOptions
-    from torch_goat.experiments.training.plan import PlannedRun, read_plan, write_plan
     from torch_goat.experiments.training.result import Result
     from torch_goat.experiments.training.tensorboard import TensorBoard
     from torch_goat.experiments.training.train import train
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 _HOMES = {
     "comparison": ("compare_runs",),
     "models": ("ModelOptions",),
+    "plan": ("PlannedRun", "read_plan", "run_plan", "write_plan"),
+    "pool": ("Event",),
     "predictions": ("Predictions", "predict"),
     "run": ("NamedGraph", "Run", "RunError", "find_runs", "finished"),
     "training.fit": ("Observer", "fit"),
     "training.interrupt": ("Interrupted",),
-    "training.jobs": ("Event", "run_plan"),
     "training.loop": ("Epoch",),
     "training.options": ("Experiment", "TrainingOptions"),
-    "training.plan": ("PlannedRun", "read_plan", "write_plan"),
     "training.result": ("Result",),
     "training.tensorboard": ("TensorBoard",),
     "training.train": ("train",),

@@ -42,24 +42,14 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class Comparison:
-    """A group compared with the best baseline, or with the best other group.
+    """A group compared with the best baseline, or with the best other group."""
 
-    Args:
-        other: Label of the other group.
-        difference: Mean of this group minus the mean of the other.
-        ahead: Number of common repetitions in which this group is better.
-        common: Number of repetitions that both groups have.
-        paired: Whether :attr:`p_value` is that of the paired test.
-        ours: Scores of this group, with a paired test in the order of the other's.
-        theirs: Scores of the other group.
-    """
-
-    other: str
-    difference: float
-    ahead: int
-    common: int
-    paired: bool
-    ours: Sequence[float]
+    other: str  # label of the other group
+    difference: float  # mean of this group minus the mean of the other
+    ahead: int  # number of common repetitions in which this group is better
+    common: int  # number of repetitions that both groups have
+    paired: bool  # whether the p-value is that of the paired test
+    ours: Sequence[float]  # scores, with a paired test in the order of theirs
     theirs: Sequence[float]
 
     @cached_property
@@ -70,29 +60,17 @@ class Comparison:
 
 @dataclass(frozen=True)
 class RunGroup(Generic[R]):
-    """The runs of one model.
-
-    Args:
-        label: Name of the group.
-        runs: Its runs.
-        repetitions: What identifies each run within the group, by default its split and seed.
-        scores: The metric of each run.
-        rank_scores: The metric that decides the ranking, usually that of the validation nodes, of each run.
-        interval: 95 % confidence interval of the mean; NaN where it is unknown.
-        metric: Name of the metric.
-        place: Dense rank from 1; 0 for a group that is incomplete or has no finite mean.
-        comparison: Comparison with the best baseline or, without baselines, with the best other group.
-    """
+    """The runs of one model."""
 
     label: str
     runs: tuple[R, ...]
-    repetitions: tuple[Hashable, ...]
-    scores: tuple[float, ...]
-    rank_scores: tuple[float, ...]
-    interval: tuple[float, float]
+    repetitions: tuple[Hashable, ...]  # identify each run within the group, by default its split and seed
+    scores: tuple[float, ...]  # the metric of each run
+    rank_scores: tuple[float, ...]  # what decides the ranking, usually the metric of the validation nodes
+    interval: tuple[float, float]  # 95 % confidence interval of the mean; NaN where it is unknown
     metric: str
-    place: int = 0
-    comparison: Comparison | None = None
+    place: int = 0  # dense rank from 1; 0 for a group that is incomplete or has no finite mean
+    comparison: Comparison | None = None  # with the best baseline or, without baselines, the best other group
 
     @property
     def values(self) -> dict[Any, float]:
@@ -126,12 +104,7 @@ class RunGroup(Generic[R]):
 
 @dataclass(frozen=True)
 class Ranking(Generic[R]):
-    """Groups of runs, the best first.
-
-    Args:
-        metric: The metric that they are compared by.
-        groups: The groups; those without a place come last.
-    """
+    """Groups of runs, the best first; those without a place come last."""
 
     metric: str
     groups: tuple[RunGroup[R], ...]
@@ -219,11 +192,7 @@ def compare_runs(
 
 
 def deciding_metric(runs: Sequence[FinishedRun]) -> str:
-    """The metric that decides which run is better: macro F1 if one of them weights the classes, else the task's first.
-
-    Args:
-        runs: At least one run.
-    """
+    """The metric that decides which run is better: macro F1 if one weights the classes, else the task's first."""
     first = next(iter(runs[0].result.metrics["val"]))
     return decisive(first, any(run.experiment.training.class_weights for run in runs))
 
@@ -254,12 +223,7 @@ def summarize(values: Sequence[float]) -> Summary:
 
 
 def wilson_interval(successes: float, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a proportion.
-
-    Args:
-        successes: Number of successes.
-        count: Number of trials, at least one.
-    """
+    """Wilson's 95 % interval of a proportion."""
     share, z2 = successes / count, Z95**2
     middle = (share + z2 / (2 * count)) / (1 + z2 / count)
     half = Z95 / (1 + z2 / count) * np.sqrt(share * (1 - share) / count + z2 / (4 * count**2))
@@ -278,14 +242,8 @@ def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | No
     The test uses only signs and ranks of the differences: a few graphs on which a model fails skew them, and ten are
     too few for the normal distribution of a paired t-test. Hence fewer than six pairs never reach p < 0.05. Up to 13
     pairs the distribution is exact, ties included. Splits of one graph overlap, so their p-values are too small rather
-    than too large. The p-values are not adjusted for multiple comparisons.
-
-    Args:
-        ours: Values of one model.
-        theirs: Values of the other model, in the same order.
-
-    Returns:
-        The p-value, or ``None`` for fewer than two pairs or values that are not finite.
+    than too large. The p-values are not adjusted for multiple comparisons. ``None`` for fewer than two pairs or values
+    that are not finite.
     """
     from scipy import stats  # imports slowly
 
@@ -315,14 +273,8 @@ def unpaired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | 
     """Two-sided p-value of the Wilcoxon rank-sum (Mann-Whitney) test on runs that differ only in their seed.
 
     Runs of two models with the same seed have nothing in common, so they do not form pairs. The test is exact, ties
-    included. It applies only to the split that the runs share, not to other splits.
-
-    Args:
-        ours: Values of one model.
-        theirs: Values of the other model.
-
-    Returns:
-        The p-value, or ``None`` for fewer than two runs of either model or values that are not finite.
+    included. It applies only to the split that the runs share, not to other splits. ``None`` for fewer than two runs of
+    either model or values that are not finite.
     """
     from scipy import stats  # imports slowly
 

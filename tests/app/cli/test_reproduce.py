@@ -13,8 +13,9 @@ from torch_goat.app.cli import reproduce
 from torch_goat.app.cli.app import run
 from torch_goat.experiments import Event, Experiment, train
 from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.plan import main as worker
 from torch_goat.experiments.recipes import RECIPES, plan, read_recipe
-from torch_goat.experiments.training.worker import main as worker
+from torch_goat.experiments.tables.ledger import read_lines
 
 
 class Ended(NamedTuple):
@@ -279,8 +280,7 @@ def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypa
         # The search has had the first two runs of what it found; the third is trained.
         assert [path.parent.name for path in Path("results/tiny/size", row).glob("*/config.toml")] == ["2"]
         assert settings.read(Experiment, f"results/tiny/size/{row}/2/config.toml").training == trial.training
-        entries = [json.loads(line) for line in Path("results/tiny.jsonl").read_text().splitlines()]
-        results = {entry["folder"]: entry["result"] for entry in entries}
+        results = {name: line["result"] for name, line in read_lines(Path("results/tiny.jsonl")).items()}
         assert results[f"size/{row}/1"] == results[f"search/size/{row}/{best}/1"]
     # From the lines alone the same table comes out, and nothing is run.
     Path("results/tiny").rename("elsewhere")
@@ -289,7 +289,7 @@ def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypa
     assert (again.code, again.out) == (0, ended.out)
     refused = goat(*asked, "--search", "4")
     assert refused.code == 2
-    assert "results/tiny is a search with 3 trials for each cell; choose another --out." in refused.err
+    assert "results/tiny has a search with 3 trials for each cell; choose another --out." in refused.err
 
 
 def test_a_search_does_not_replace_the_recipe_that_it_reads(goat, tmp_path: Path) -> None:
@@ -297,7 +297,7 @@ def test_a_search_does_not_replace_the_recipe_that_it_reads(goat, tmp_path: Path
     before = path.read_text()
     ended = goat("reproduce", "tiny.toml", "--search", "2", "--out", ".")
     assert ended.code == 2
-    assert "tiny.toml would be replaced by the settings that the search finds; choose another --out." in ended.err
+    assert "the search would overwrite the recipe tiny.toml with its settings; choose another --out." in ended.err
     assert path.read_text() == before
 
 

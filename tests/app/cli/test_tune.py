@@ -15,11 +15,9 @@ from torch_goat import settings
 from torch_goat.app.cli.progress import board
 from torch_goat.app.cli.tune import _Show
 from torch_goat.data.loader import write_graph
-from torch_goat.experiments import Experiment, Result, RunError, TrainingOptions
+from torch_goat.experiments import Event, Experiment, Result, RunError, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.recipes import paper_grid
-from torch_goat.experiments.search import Search
-from torch_goat.experiments.search.worker import TrialEvent
+from torch_goat.experiments.search import Search, paper_grid
 from torch_goat.files import is_locked
 
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=2", "--set", "hidden_channels=4", "--device", "cpu"]
@@ -96,7 +94,7 @@ def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, mo
         (["arrays", "--indices", "0,1"], "arrays has index 0 under the split 'masks', got [0, 1]"),
         ([*own, "label", "--time-column", "age", "--indices", "1"], "has index 0 under the split 'time', got [1]"),
         ([*own, "label", "--indices=-1"], "has indices from 0 under the split 'random', got [-1]"),
-        ([*own, "label", "--prune"], "pruning watches the accuracy, not the macro_f1"),
+        ([*own, "label", "--prune"], "pruning uses the accuracy, not the macro_f1"),
         ([*own, "label", "--set", "tables.directed=true"], "would read the graph in another way"),
     ):
         ended = goat("tune", *arguments)
@@ -138,11 +136,11 @@ def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
         ([*SMALL, "--space", "drpout=0,1"], "did you mean 'dropout'?"),
         ([*SMALL, "--space", "epochs=2,3"], "epochs is both set and searched"),
         ([*SMALL, "--space", "dropout=0,1"], "dropout must be at least 0 and below 1, got 1"),
-        ([*SMALL, "--space", "dropout"], "'dropout' names no values"),
+        ([*SMALL, "--space", "dropout"], "'dropout' has no values"),
         ([*SMALL, "--metric", "acuracy"], "has no metric 'acuracy'"),
-        ([*SMALL, "--metric", "r2", "--prune"], "pruning watches the mse"),
+        ([*SMALL, "--metric", "r2", "--prune"], "pruning uses the mse"),
         ([*SMALL, "--indices", "0,x"], "the indices must be whole numbers"),
-        ([*SMALL, "--indices", "0,10"], "indices 0 to 9"),
+        ([*SMALL, "--indices", "0,10"], "between 0 and 9"),
         ([*SMALL, "--storage", "nonsense://x"], "the storage nonsense://x cannot be opened"),
         ([*SMALL, "--trials", "0"], "--trials"),
         ([*SMALL, "--set", "seed=5"], "--set seed=5 is what --seed is for; name it once, with --seed."),
@@ -181,9 +179,9 @@ def test_a_search_that_is_killed_goes_on_where_it_was(goat: Goat) -> None:
 def test_the_progress_of_a_search_counts_what_a_longer_one_had_done(capsys: pytest.CaptureFixture[str]) -> None:
     with board(2, "trials") as shown:
         show = _Show(shown, "mse")
-        show(TrialEvent("opened", -1, done=3, best=0.5))
-        show(TrialEvent("started", 1))
-        show(TrialEvent("finished", 1, value=0.25, done=4, best=0.25))
+        show(Event("opened", -1, done=3, best=0.5))
+        show(Event("started", 1))
+        show(Event("finished", 1, value=0.25, done=4, best=0.25))
     assert capsys.readouterr().err == "4/4 trial 1: mse 0.25, best mse 0.25\n"
 
 
@@ -191,9 +189,9 @@ def test_trials_that_end_at_once_are_counted_once_and_others_too(capsys: pytest.
     with board(4, "trials") as shown:
         show = _Show(shown, "mse")
         for job in (0, 1):
-            show(TrialEvent("started", job, job))
+            show(Event("started", job, job))
         for job in (0, 1):  # each saw the other's end in the study, and the second one of another machine
-            show(TrialEvent("finished", job, job, value=0.25, done=2 + job, best=0.25))
-        show(TrialEvent("started", 3))
-        show(TrialEvent("finished", 3, value=0.5, done=4, best=0.25))
+            show(Event("finished", job, job, value=0.25, done=2 + job, best=0.25))
+        show(Event("started", 3))
+        show(Event("finished", 3, value=0.5, done=4, best=0.25))
     assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == ["1/4", "2/4", "4/4"]

@@ -63,5 +63,5 @@ def test_settings_that_fit_no_run_are_named(tmp_path: Path) -> None:
     text = TINY.replace("[training]", "[training]\nbatch_size = 10\nfanout = [1]")
     assert text != TINY
     recipe = read_recipe(write(tmp_path, text))
-    with pytest.raises(SettingsError, match=r"has an impossible run of .* on .*: fanout = \[1\] has 1 numbers"):
+    with pytest.raises(SettingsError, match=r"has an invalid run of .* on .*: fanout = \[1\] has 1 numbers"):
         plan(recipe)

@@ -14,7 +14,7 @@ import torch
 from tests.experiments.search.cases import small_search
 from torch_goat.experiments.search import Search
 from torch_goat.experiments.search.study import Study
-from torch_goat.experiments.search.worker import run_trials
+from torch_goat.experiments.search.tune import run_trials
 from torch_goat.experiments.training import train as run_module
 
 TRIALS = 8

@@ -14,10 +14,9 @@ import torch
 from tests.experiments.search.cases import small_search
 from tests.postgres import PASSWORD, Postgres, free_port, tell
 from torch_goat.app.cli.errors import EXPECTED
-from torch_goat.experiments import RunError
+from torch_goat.experiments import Event, RunError
 from torch_goat.experiments.search.study import Study
-from torch_goat.experiments.search.tune import tune
-from torch_goat.experiments.search.worker import TrialEvent, run_trials
+from torch_goat.experiments.search.tune import run_trials, tune
 from torch_goat.settings import SettingsError
 
 pytestmark = pytest.mark.postgres
@@ -103,13 +102,13 @@ def test_a_search_goes_on_and_holds_no_connection(tmp_path: Path, database: str,
 def test_a_server_that_goes_away_is_named_in_a_sentence(tmp_path: Path, database: str, postgres: Postgres) -> None:
     name = database.rpartition("/")[2]
 
-    def watch(event: TrialEvent) -> None:
+    def watch(event: Event) -> None:
         if event.kind == "finished" and event.number == 0:
             ended = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
             for query in (f"ALTER DATABASE {name} ALLOW_CONNECTIONS false", ended):
                 tell(postgres.address, query)
 
-    with pytest.raises(RunError, match=r"no longer answers: .*; once it does, the same command goes on\.") as caught:
+    with pytest.raises(RunError, match=r"no longer answers: .*; run the same command again once it does\.") as caught:
         tune(SEARCH, tmp_path, storage=database, trials=TRIALS, device="cpu", on_event=watch)
     check_sentence(caught.value)
     assert isinstance(caught.value, EXPECTED)

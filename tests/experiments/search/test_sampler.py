@@ -6,8 +6,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from tests.experiments.search.cases import small_search
 from torch_goat.experiments.search import Search, Space
-from torch_goat.experiments.search.sampler import distributions, next_point
 from torch_goat.experiments.search.space import Point
+from torch_goat.experiments.search.study import distributions, next_point
 
 
 def trial(search: Search, point: Point, value: float | None) -> FrozenTrial:

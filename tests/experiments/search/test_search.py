@@ -30,10 +30,10 @@ def test_other_settings_have_another_name() -> None:
     ("changes", "text"),
     [
         ({"metric": "accuracy"}, "betweenness-100 has no metric 'accuracy'"),
-        ({"metric": "r2", "prune": True}, "pruning watches the mse, not the r2"),
+        ({"metric": "r2", "prune": True}, "pruning uses the mse, not the r2"),
         ({"indices": ()}, "one or more"),
-        ({"indices": (1, 1)}, "each once"),
-        ({"indices": (0, 10)}, "indices 0 to 9"),
+        ({"indices": (1, 1)}, "distinct numbers"),
+        ({"indices": (0, 10)}, "between 0 and 9"),
     ],
 )
 def test_an_impossible_search_is_refused(changes: dict[str, Any], text: str) -> None:

@@ -1,10 +1,10 @@
 import itertools
+import math
 
 import pytest
 
-from torch_goat.experiments.models import MODELS
-from torch_goat.experiments.recipes import paper_grid
-from torch_goat.experiments.search import parse_space, search_space, starting_point
+from torch_goat.experiments.models import MODELS, ModelOptions
+from torch_goat.experiments.search import paper_grid, parse_space, search_space, starting_point
 from torch_goat.experiments.search.space import Space, at, checked, decoded, encoded, points, size
 from torch_goat.settings import SettingsError
 
@@ -65,7 +65,7 @@ def test_a_text_without_key_or_values_is_refused(text: str) -> None:
         ({"heads": (0, 1)}, "heads must be at least 1"),
         ({"heads": ("many", 1)}, "heads must be a whole number"),
         ({"rnn": ("lstm", "gru")}, "is read by no layer"),
-        ({"heads": (2, 2)}, "heads has a value twice"),
+        ({"heads": (2, 2)}, "heads has duplicate values"),
         ({"heads": (2,)}, "nothing to search"),
         ({"seed": (1, 2)}, "seed cannot be searched"),
         ({"name": ("gat", "gcn")}, "name cannot be searched"),
@@ -91,3 +91,35 @@ def test_points_are_all_combinations() -> None:
         stored = {key: encoded(value) for key, value in point.items()}
         assert all(isinstance(value, int | str) for value in stored.values())
         assert decoded(space, stored) == point
+
+
+@pytest.mark.parametrize(
+    ("model", "task", "points"),
+    [
+        # linear {4,8,16,32,64} x conv1 {4,8,16,32,64} x conv2 {4,8,16,32}
+        ("gcn", "regression", 5 * 5 * 4),
+        ("sage-mean", "regression", 5 * 5 * 4),
+        ("pna", "regression", 5 * 5 * 4),
+        # nheads {1,4,8} x conv1 {4,8,16,32,64} x conv2 {4,8,16,32,64}
+        ("gat", "regression", 3 * 5 * 5),
+        ("goat", "regression", 3 * 5 * 5),
+        # without the second layer's width, with the pooling of heads
+        ("gcn", "classification", 5 * 5),
+        ("goat", "classification", 3 * 5 * 2),
+    ],
+)
+def test_grid_has_the_papers_number_of_points(model: str, task: str, points: int) -> None:
+    assert math.prod(map(len, paper_grid(model, task).values())) == points
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("model", MODELS)
+def test_every_point_is_a_network(model: str, task: str) -> None:
+    grid = paper_grid(model, task)
+    for values in itertools.product(*grid.values()):
+        ModelOptions(name=model, **dict(zip(grid, values, strict=True)))
+
+
+def test_unknown_model_is_named_with_the_nearest() -> None:
+    with pytest.raises(SettingsError, match="'sage-man'; did you mean 'sage-mean'"):
+        paper_grid("sage-man", "regression")

@@ -172,7 +172,7 @@ def test_a_database_that_cannot_be_opened_is_an_error_that_names_it(tmp_path: Pa
 
 def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
     (tmp_path / "notes").write_bytes(b"all that I know")
-    with pytest.raises(SettingsError, match="notes is a file of something else"):
+    with pytest.raises(SettingsError, match="notes is not a journal of trials"):
         study(tmp_path / "study", storage=str(tmp_path / "notes"))
     assert (tmp_path / "notes").read_bytes() == b"all that I know"
 
@@ -198,7 +198,9 @@ def test_a_journal_that_is_damaged_in_between_is_named_with_its_line(tmp_path: P
         lines = (tmp_path / "journal.log").read_bytes().splitlines()
     assert len(lines) == 2  # the study and the trial
     (tmp_path / "journal.log").write_bytes(b"\n".join([lines[0], line, lines[1], b""]))
-    with pytest.raises(RunError, match=r"journal\.log, line 2: the list of the trials is damaged; put an intact copy"):
+    with pytest.raises(
+        RunError, match=r"journal\.log, line 2: the list of the trials is damaged; restore an intact copy"
+    ):
         study(tmp_path)
 
 

@@ -7,18 +7,21 @@ import pytest
 
 from tests.experiments.recipes.recipes import write
 from torch_goat.experiments import RunError, train
-from torch_goat.experiments.recipes import Run, plan, read_recipe
+from torch_goat.experiments.recipes import CellRun, plan, read_recipe
 from torch_goat.experiments.tables import Ledger
+from torch_goat.experiments.tables.ledger import read_lines
+
+OLD_LINES = Path(__file__).with_name("old_lines.jsonl")  # written before values were shared between lines
 
 
 @pytest.fixture
-def runs(tmp_path: Path) -> list[Run]:
+def runs(tmp_path: Path) -> list[CellRun]:
     found = plan(read_recipe(write(tmp_path)), rows=["gcn"], columns=["size"])
     train(found[0].experiment, tmp_path / "table" / found[0].folder, device="cpu")
     return found
 
 
-def test_a_line_stands_for_a_run_whose_folder_is_elsewhere(tmp_path: Path, runs: list[Run]) -> None:
+def test_a_line_stands_for_a_run_whose_folder_is_elsewhere(tmp_path: Path, runs: list[CellRun]) -> None:
     ledger = Ledger(tmp_path / "table")
     result = ledger.result(runs[0])
     assert result is not None
@@ -29,7 +32,7 @@ def test_a_line_stands_for_a_run_whose_folder_is_elsewhere(tmp_path: Path, runs:
     assert [again.is_missing(run) for run in runs] == [False, True]
 
 
-def test_a_line_of_other_settings_is_told_and_left_alone(tmp_path: Path, runs: list[Run]) -> None:
+def test_a_line_of_other_settings_is_told_and_left_alone(tmp_path: Path, runs: list[CellRun]) -> None:
     Ledger(tmp_path / "table").write(runs)
     before = (tmp_path / "table.jsonl").read_text()
     (tmp_path / "table").rename(tmp_path / "elsewhere")
@@ -42,7 +45,7 @@ def test_a_line_of_other_settings_is_told_and_left_alone(tmp_path: Path, runs: l
     assert (tmp_path / "table.jsonl").read_text() == before
 
 
-def test_lines_of_other_runs_stay(tmp_path: Path, runs: list[Run]) -> None:
+def test_lines_of_other_runs_stay(tmp_path: Path, runs: list[CellRun]) -> None:
     Ledger(tmp_path / "table").write(runs)
     before = (tmp_path / "table.jsonl").read_text()
     (tmp_path / "table").rename(tmp_path / "elsewhere")
@@ -51,7 +54,7 @@ def test_lines_of_other_runs_stay(tmp_path: Path, runs: list[Run]) -> None:
     assert json.loads(before)["folder"] == "size/gcn/0"
 
 
-def test_a_line_from_before_an_option_came_stays_as_it_is(tmp_path: Path, runs: list[Run]) -> None:
+def test_a_line_from_before_an_option_came_stays_as_it_is(tmp_path: Path, runs: list[CellRun]) -> None:
     Ledger(tmp_path / "table").write(runs)
     entry = json.loads((tmp_path / "table.jsonl").read_text())
     assert entry["experiment"]["model"].pop("residual") is False  # as it is by default
@@ -62,7 +65,7 @@ def test_a_line_from_before_an_option_came_stays_as_it_is(tmp_path: Path, runs: 
     assert json.loads((tmp_path / "table.jsonl").read_text()) == entry
 
 
-def test_runs_of_the_same_experiment_share_a_result(tmp_path: Path, runs: list[Run]) -> None:
+def test_runs_of_the_same_experiment_share_a_result(tmp_path: Path, runs: list[CellRun]) -> None:
     first, second = runs
     same = first._replace(row="twin")
     ledger = Ledger(tmp_path / "table")
@@ -76,12 +79,53 @@ def test_runs_of_the_same_experiment_share_a_result(tmp_path: Path, runs: list[R
     assert Ledger(tmp_path / "table").result(same) == ledger.result(first)
 
 
-def test_results_are_those_of_the_runs_that_are_done(tmp_path: Path, runs: list[Run]) -> None:
+def test_results_are_those_of_the_runs_that_are_done(tmp_path: Path, runs: list[CellRun]) -> None:
     ledger = Ledger(tmp_path / "table")
     assert ledger.results(runs) == {runs[0].folder: ledger.result(runs[0])}
     other = runs[0]._replace(experiment=replace(runs[0].experiment, seed=99))
     with pytest.raises(RunError, match="size/gcn/0"):
         ledger.results([other])
+
+
+def test_old_lines_are_kept_when_values_are_shared(tmp_path: Path, runs: list[CellRun]) -> None:
+    old = [json.loads(line) for line in OLD_LINES.read_text().splitlines()]
+    assert {"add_self_loops" in entry["experiment"]["model"] for entry in old} == {True, False}
+    path = tmp_path / "table.jsonl"
+    path.write_bytes(OLD_LINES.read_bytes())
+    Ledger(tmp_path / "table").write(runs)
+    first, *lines = map(json.loads, path.read_text().splitlines())
+    assert first.keys() == {"shared"}
+    assert [line["run"] for line in lines] == [*(entry["folder"] for entry in old), "size/gcn/0"]
+    assert len(path.read_text()) < len(OLD_LINES.read_text())
+    found = read_lines(path)
+    for entry in old:  # by their texts, in which 1, 1.0 and True differ, and the order of metrics counts
+        there = found[entry["folder"]]
+        for key in ("experiment", "result"):
+            assert json.dumps(there[key], sort_keys=True) == json.dumps(entry[key], sort_keys=True)
+        assert json.dumps(there["result"]["metrics"]) == json.dumps(entry["result"]["metrics"])
+    path.write_bytes(path.read_bytes() + OLD_LINES.read_bytes())  # joined with another file
+    assert read_lines(path) == found
+
+
+def test_shared_values_are_exact(tmp_path: Path, runs: list[CellRun]) -> None:
+    Ledger(tmp_path / "table").write(runs)
+    path = tmp_path / "table.jsonl"
+    entry = json.loads(path.read_text())
+    odd = [0, 0.0, False, None, {}, "", [], 0.1 + 0.2, 1e-300, float("inf"), {"a": {"b": 1}}, {"a": {"b": None}}, "é"]
+    lines = []
+    for number, value in enumerate([0, 0, *odd, "absent"]):
+        one = json.loads(json.dumps(entry)) | {"folder": str(number)}
+        one["experiment"]["odd"] = value
+        if value == "absent":
+            del one["experiment"]["odd"]
+        lines.append(one)
+    path.write_text("".join(f"{json.dumps(one)}\n" for one in lines))
+    Ledger(tmp_path / "table").write(runs)
+    assert '{"run": "1", ' in path.read_text()
+    found = read_lines(path)
+    for one in lines:
+        there = {"folder": one["folder"], **found[one["folder"]]}
+        assert json.dumps(there, sort_keys=True) == json.dumps(one, sort_keys=True)
 
 
 @pytest.mark.parametrize("line", [b"{", b'{"folder": "a"}', b"[]", b'"text"', b"\xff"])
@@ -101,7 +145,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
         lambda result: result.update(metrics="x"),
     ],
 )
-def test_a_damaged_result_is_named(tmp_path: Path, runs: list[Run], change: Callable[[dict], object]) -> None:
+def test_a_damaged_result_is_named(tmp_path: Path, runs: list[CellRun], change: Callable[[dict], object]) -> None:
     Ledger(tmp_path / "table").write(runs)
     entry = json.loads((tmp_path / "table.jsonl").read_text().splitlines()[0])
     change(entry["result"])
@@ -110,7 +154,7 @@ def test_a_damaged_result_is_named(tmp_path: Path, runs: list[Run], change: Call
         Ledger(tmp_path / "table")
 
 
-def test_two_results_of_one_run_are_refused(tmp_path: Path, runs: list[Run]) -> None:
+def test_two_results_of_one_run_are_refused(tmp_path: Path, runs: list[CellRun]) -> None:
     """As after two files were joined; which of them counts is not for the order of the lines to say."""
     Ledger(tmp_path / "table").write(runs)
     path = tmp_path / "table.jsonl"
@@ -128,7 +172,7 @@ def test_two_results_of_one_run_are_refused(tmp_path: Path, runs: list[Run]) -> 
     "metrics",
     [{}, {"val": {"mse": 0.5}}, {"val": {"mse": 0.5}, "test": {}}, {"val": {"mse": 0.5}, "test": {"mse": "x"}}],
 )
-def test_a_folder_without_the_metrics_of_a_table_is_named(tmp_path: Path, runs: list[Run], metrics: dict) -> None:
+def test_a_folder_without_the_metrics_of_a_table_is_named(tmp_path: Path, runs: list[CellRun], metrics: dict) -> None:
     path = tmp_path / "table" / runs[0].folder / "result.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"metrics": metrics}))
     with pytest.raises(RunError, match=rf"{path} lacks metrics .* remove it to run this again"):

@@ -7,9 +7,9 @@ import pytest
 
 from tests.experiments.recipes.recipes import write
 from tests.experiments.tables.test_table import SCORES, table_of
-from torch_goat.experiments.recipes import Search, read_recipe
+from torch_goat.experiments.recipes import RandomSearch, read_recipe
 from torch_goat.experiments.tables import ResultTable, tabulate, to_csv, to_latex, to_markdown
-from torch_goat.experiments.tables.layout import notes, signed
+from torch_goat.experiments.tables.render import notes, signed
 
 MARKDOWN = """\
 **A tiny table**
@@ -89,7 +89,7 @@ def test_csv_has_all_digits(table: ResultTable) -> None:
 
 
 def test_a_search_is_described(table: ResultTable) -> None:
-    searched = replace(table, search=Search(trials=20))
+    searched = replace(table, search=RandomSearch(trials=20))
     said = (
         "The settings of every cell are the best of 20 trials by the validation nodes of its first graph, split or seed"
     )

@@ -8,7 +8,7 @@ from torch_goat.experiments import Result
 from torch_goat.experiments.comparison import Comparison
 from torch_goat.experiments.recipes import Recipe, plan, read_recipe
 from torch_goat.experiments.tables import RecordedRun, ResultTable, tabulate, to_markdown
-from torch_goat.experiments.tables.layout import comparison_grid, notes
+from torch_goat.experiments.tables.render import comparison_grid, notes
 
 SCORES = {
     ("gcn", "size"): {0: 0.01, 1: 0.03},

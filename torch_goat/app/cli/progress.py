@@ -174,7 +174,7 @@ class PlanProgress:
         self._names, self.board = names, board(len(names))
 
     def __call__(self, event: Event) -> None:
-        name = self._names[event.index]
+        name = self._names[event.number]
         if event.kind == "skipped":
             self.board.skip()
         elif event.kind == "started":

@@ -13,11 +13,11 @@ from torch_goat.app.cli import options
 from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.progress import PlanProgress
 from torch_goat.experiments import Experiment, PlannedRun, run_plan, write_plan
+from torch_goat.experiments.plan import why_failed
 from torch_goat.experiments.recipes import RECIPES, Recipe, find_recipe, read_recipe, with_found
 from torch_goat.experiments.tables import FORMATS, ResultTable
-from torch_goat.experiments.tables.folder import TableFolder, asked_cells, begun_recipe
-from torch_goat.experiments.tables.layout import Grid, Lines, comparison_grid, main_grid, notes
-from torch_goat.experiments.training.jobs import why_failed
+from torch_goat.experiments.tables.render import CellText, Grid, comparison_grid, main_grid, notes
+from torch_goat.experiments.tables.table_folder import TableFolder, asked_cells, begun_recipe
 from torch_goat.settings import SettingsError, nearest
 
 STYLES: Final = {
@@ -159,7 +159,7 @@ def _print(part: ResultTable, format: str, files: Path) -> None:
 
 
 def _rich(grid: Grid) -> Table:
-    def cell(lines: Lines) -> Rich:
+    def cell(lines: CellText) -> Rich:
         return Rich("\n").join(Rich.assemble(*((piece.text, STYLES[piece.style]) for piece in line)) for line in lines)
 
     made = Table(box=SIMPLE_HEAD)

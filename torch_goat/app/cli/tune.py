@@ -21,15 +21,15 @@ from torch_goat.app.cli.options import (
 )
 from torch_goat.app.cli.own import judged_by
 from torch_goat.app.cli.progress import Board, board
-from torch_goat.experiments.recipes import paper_grid
-from torch_goat.experiments.search import Search, parse_space, search_space
+from torch_goat.experiments.search import Search, paper_grid, parse_space, search_space
 from torch_goat.experiments.search.search import METRICS
 from torch_goat.experiments.search.space import checked, short
 from torch_goat.experiments.training.metrics import show
 from torch_goat.settings import SettingsError
 
 if TYPE_CHECKING:
-    from torch_goat.experiments.search.tune import Outcome, TrialEvent
+    from torch_goat.experiments import Event
+    from torch_goat.experiments.search.tune import SearchOutcome
 
 
 @reads_tables()
@@ -117,7 +117,7 @@ class _Show:
     def __init__(self, progress: Board, metric: str) -> None:
         self._board, self._metric = progress, metric
 
-    def __call__(self, event: "TrialEvent") -> None:
+    def __call__(self, event: "Event") -> None:
         name, shown = f"trial {event.number}", self._board
         shown.total = max(shown.total, event.done)  # a longer search may have gone before
         if event.best is not None:
@@ -152,7 +152,7 @@ def _numbers(text: str) -> tuple[int, ...]:
         raise SettingsError(f"the indices must be whole numbers as 0,1,2, got {text!r}.") from None
 
 
-def _print(search: Search, outcome: "Outcome") -> None:
+def _print(search: Search, outcome: "SearchOutcome") -> None:
     best = settings.to_table(outcome.best)
     values = best["model"] | best["training"]
     console().print(Aligned(["setting", "value"], [[key, _text(values[key])] for key in search.space]))

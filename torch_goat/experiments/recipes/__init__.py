@@ -1,37 +1,35 @@
-"""The paper's experiments as files: one recipe for each of its tables."""
+"""Recipes: the paper's result tables as files that can be run."""
 
-from torch_goat.experiments.recipes.found import with_found
-from torch_goat.experiments.recipes.grids import paper_grid
-from torch_goat.experiments.recipes.plan import Run, choose, plan
+from torch_goat.experiments.recipes.cell_runs import CellName, CellRun, choose, plan
 from torch_goat.experiments.recipes.recipe import (
     RECIPES,
-    Cell,
-    Column,
     OnDemand,
     Published,
+    RandomSearch,
     Recipe,
-    Row,
-    Search,
+    TableCell,
+    TableColumn,
+    TableRow,
     find_recipe,
     read_recipe,
 )
-from torch_goat.experiments.recipes.trials import Trial, finals, settle, trials
+from torch_goat.experiments.recipes.trials import Trial, finals, settle, trials, with_found
 
 __all__ = [
     "RECIPES",
-    "Cell",
-    "Column",
+    "CellName",
+    "CellRun",
     "OnDemand",
     "Published",
+    "RandomSearch",
     "Recipe",
-    "Row",
-    "Run",
-    "Search",
+    "TableCell",
+    "TableColumn",
+    "TableRow",
     "Trial",
     "choose",
     "finals",
     "find_recipe",
-    "paper_grid",
     "plan",
     "read_recipe",
     "settle",

@@ -1,3 +1,5 @@
+"""Recipes: result tables that can be run, with models as rows and datasets as columns."""
+
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
@@ -28,30 +30,30 @@ class Published(NamedTuple):
         """From ``"84.9"`` or ``"92.11 ± 1.88"``."""
         match = _NUMBER.fullmatch(text)
         if match is None:
-            raise ValueError(f'paper = {text!r} is no number; write it as "84.9" or "92.11 ± 1.88".')
+            raise ValueError(f'paper must be a number such as "84.9" or "92.11 ± 1.88", got {text!r}.')
         mean, std = match.groups()
         return cls(f"{mean} ± {std}" if std else mean, float(mean), float(std) if std else None)
 
     @property
     def decimals(self) -> int:
-        """How many decimals it is printed with."""
+        """Number of printed decimals."""
         return max(len(number.partition(".")[2]) for number in self.text.split(" ± "))
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A dataset of a table.
 
     Args:
-        label: Its heading.
+        label: Heading of the column.
         dataset: A name of :data:`torch_goat.data.datasets.DATASETS`.
-        split: The dataset's split protocol; empty is its default.
-        like: The column whose settings it shares, as the paper shares Cora's with CiteSeer.
-        repetitions: How many runs a cell has; 0 is the recipe's number.
-        finals: On how many graphs, splits or seeds the best trials of a search are repeated before one is chosen; 0 is
-            no more than every trial has.
-        finalists: How many of a cell's trials, the best, these are; 0 is the search's number.
-        space: Values to search in this column, and in those that are like it, over those of the recipe and the rows.
+        split: Split protocol of the dataset; empty for its default.
+        like: Another column whose settings this one shares, as the paper shares Cora's with CiteSeer.
+        repetitions: Number of runs of each cell; 0 for the recipe's number.
+        finals: Number of graphs, splits or seeds on which the best trials of a search are repeated before one is
+            chosen; 0 for no further repetitions.
+        finalists: Number of trials of each cell that are repeated; 0 for the search's number.
+        space: Values to search in this column and those like it; they override those of the recipe and the rows.
     """
 
     label: str
@@ -67,23 +69,20 @@ class Column:
         if self.dataset not in DATASETS:
             raise ValueError(f"dataset = {self.dataset!r} is unknown{nearest(self.dataset, DATASETS)}")
         _explained(DATASETS[self.dataset].check, self.split)
-        if self.repetitions < 0:
-            raise ValueError(f"repetitions = {self.repetitions} is impossible; it must be 0 (the recipe's) or more.")
-        if self.finals < 0:
-            raise ValueError(f"finals = {self.finals} is impossible; it must be 0 (no more than a trial has) or more.")
-        if self.finalists < 0:
-            raise ValueError(f"finalists = {self.finalists} is impossible; it must be 0 (the search's) or more.")
+        for name in ("repetitions", "finals", "finalists"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must be at least 0 (the default), got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """One model on one dataset.
 
     Args:
-        paper: The paper's number as it prints it, ``"84.9"`` or ``"92.11 ± 1.88"``; empty where it has none.
+        paper: The paper's number as printed, ``"84.9"`` or ``"92.11 ± 1.88"``; empty if it has none.
         model: Keys of the ``[model]`` table that this cell sets.
         training: Keys of the ``[training]`` table that this cell sets.
-        trials: How many trials of a search the settings are the best of; 0 if there was none.
+        trials: Number of trials of the search that found the settings; 0 without a search.
     """
 
     paper: str = ""
@@ -97,17 +96,18 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A model of a table.
 
     Args:
-        label: How the table calls it.
-        model: What makes this row: keys of the ``[model]`` table, for all its cells.
-        training: The same of the ``[training]`` table.
-        like: The row whose settings it shares, its cells' included; what this one sets comes on top.
-        ours: Whether it is tested against the best of the rows that are not.
-        space: Values to search for this row, over those of the recipe's search.
-        cells: What belongs to one column alone, by the column's name; columns that are not named have a cell too.
+        label: Name of the row in the table.
+        model: Keys of the ``[model]`` table that define this row, for all its cells; a search does not change them.
+        training: Keys of the ``[training]`` table that define this row.
+        like: Another row whose settings this one shares, including those of its cells; this row's settings override
+            them.
+        ours: Whether it is tested against the best baseline; the other rows are the baselines.
+        space: Values to search for this row; they override those of the recipe's search.
+        cells: Settings of single cells, by column; columns without an entry have a cell too.
     """
 
     label: str
@@ -116,18 +116,18 @@ class Row:
     like: str = ""
     ours: bool = False
     space: Table = field(default_factory=dict)
-    cells: dict[str, Cell] = field(default_factory=dict)
+    cells: dict[str, TableCell] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Search:
-    """How the settings of cells are searched: at random, as long for one as for another.
+class RandomSearch:
+    """The random search for the settings of cells: the ``[search]`` table of a recipe.
 
     Args:
-        trials: How many settings are tried for every cell; 0 takes the recipe's settings as they are.
-        repetitions: How many graphs, splits or seeds a trial trains on, from the first on; the mean over them counts.
-        finalists: How many of a cell's trials, the best, are repeated in a column with ``finals``.
-        space: The values of keys of the ``[model]`` and ``[training]`` tables, for every row whose layers read them.
+        trials: Number of trials for every cell; 0 uses the recipe's settings.
+        repetitions: Number of graphs, splits or seeds of a trial, from the first on; the mean over them counts.
+        finalists: Number of each cell's best trials that are repeated in a column with ``finals``.
+        space: Values of keys of the ``[model]`` and ``[training]`` tables, for all rows whose layers read them.
     """
 
     trials: int = 0
@@ -138,17 +138,12 @@ class Search:
     def __post_init__(self) -> None:
         for name, least in (("trials", 0), ("repetitions", 1), ("finalists", 1)):
             if getattr(self, name) < least:
-                raise ValueError(f"search.{name} must be {least} or more, got {getattr(self, name)}.")
+                raise ValueError(f"search.{name} must be at least {least}, got {getattr(self, name)}.")
 
 
 @dataclass(frozen=True)
 class OnDemand:
-    """Cells that take long for what they tell: they are run when their row is asked for by name.
-
-    Args:
-        rows: Their rows.
-        columns: Their columns.
-    """
+    """Expensive cells: those of these rows and columns are run only when their row is requested by name."""
 
     rows: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
@@ -156,38 +151,38 @@ class OnDemand:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A table of results that can be run: its rows are models, its columns datasets.
+    """A result table that can be run: its rows are models, its columns datasets.
 
-    The settings of a cell are, each over the one before: the recipe's ``[model]`` and ``[training]``; those of the row
-    that its row is like (the row's, its cell's of the column that its column is like, its cell's of the column); then
-    the same three of its own row.
+    The settings of a cell are merged in this order, later ones override earlier ones: the recipe's ``[model]`` and
+    ``[training]``; the row that its row is like (the row, its cell in the column that the column is like, its cell in
+    the column); then the same three of its own row.
 
     Args:
-        title: What the table shows.
+        title: Title of the table.
         columns: The datasets by name.
         rows: The models by name.
-        repetitions: How many runs a cell has: repetition 0 is of seed 0 on the first graph or split, and so on.
-        model: Keys of the ``[model]`` table for every row whose layers read them.
-        training: Keys of the ``[training]`` table for every row.
-        search: How better settings are searched. A recipe with trials is one that a search has filled in: a cell that
-            has not had as many is not run.
-        on_demand: Cells that are run when they are asked for.
-        reference: Whose the published numbers are, as the table calls it.
+        repetitions: Number of runs of a cell: repetition 0 has seed 0 and the first graph or split, and so on.
+        model: Keys of the ``[model]`` table for all rows whose layers read them.
+        training: Keys of the ``[training]`` table for all rows.
+        search: The search for better settings. A recipe with trials was written by a search: cells that have not had
+            as many trials are not run.
+        on_demand: Cells that are run only on request.
+        reference: Source of the published numbers, as the table calls it.
     """
 
     title: str
-    columns: dict[str, Column]
-    rows: dict[str, Row]
+    columns: dict[str, TableColumn]
+    rows: dict[str, TableRow]
     repetitions: int = 10
     model: Table = field(default_factory=dict)
     training: Table = field(default_factory=dict)
-    search: Search = field(default_factory=Search)
+    search: RandomSearch = field(default_factory=RandomSearch)
     on_demand: OnDemand = field(default_factory=OnDemand)
     reference: str = "paper"
 
     def __post_init__(self) -> None:
         if self.repetitions < 1:
-            raise ValueError(f"repetitions = {self.repetitions} is impossible; it must be at least 1.")
+            raise ValueError(f"repetitions must be at least 1, got {self.repetitions}.")
         for what, entries in (("columns", self.columns), ("rows", self.rows)):
             _check_names(what, entries)
         for name, row in self.rows.items():
@@ -214,7 +209,7 @@ class Recipe:
         Args:
             row: The row.
             column: The column.
-            point: Settings of a trial, over all others but those that make the row.
+            point: Settings of a trial, which override all except those that define the row.
         """
         own: Table = {}
         training = dict(self.training)
@@ -236,54 +231,54 @@ class Recipe:
         )
 
     def published(self, row: str, column: str) -> Published | None:
-        """The paper's number of a cell, where it has one."""
-        text = self.rows[row].cells.get(column, Cell()).paper
+        """The published number of a cell, if there is one."""
+        text = self.rows[row].cells.get(column, TableCell()).paper
         return Published.parse(text) if text else None
 
     def runs(self, column: str) -> int:
-        """How many runs the cells of a column have."""
+        """Number of runs of the cells of a column."""
         return self.columns[column].repetitions or self.repetitions
 
     def is_on_demand(self, row: str, column: str) -> bool:
-        """Whether a cell is run only when its row is asked for."""
+        """Whether a cell is run only when its row is requested."""
         return row in self.on_demand.rows and column in self.on_demand.columns
 
     def finalists(self, column: str) -> int:
-        """How many trials of each of a column's cells are repeated, if it has finals."""
+        """Number of trials of each cell of a column that are repeated in the finals."""
         return self.columns[column].finalists or self.search.finalists
 
     def settled(self, row: str, column: str) -> bool:
-        """Whether a cell can be run: its settings have been searched, or none are."""
-        return self.rows[row].cells.get(column, Cell()).trials >= self.search.trials
+        """Whether a cell can be run: its settings have been searched, or there is no search."""
+        return self.rows[row].cells.get(column, TableCell()).trials >= self.search.trials
 
     def space(self, row: str, column: str) -> Table:
-        """The values that the search of a cell draws from, by key."""
+        """The search space of a cell."""
         return self.search.space | self.rows[row].space | self.column_space(column)
 
     def column_space(self, column: str) -> Table:
-        """What a column sets of that, with what it has from the one that it is like."""
+        """The search space of a column, including that of the column it is like."""
         like = self.columns[column].like
         return (self.columns[like].space if like else {}) | self.columns[column].space
 
     def to_toml(self) -> str:
-        """The text of a file with this recipe, without keys that have their defaults."""
+        """The recipe as TOML, without keys that have their default values."""
         return settings.dumps(without_defaults(self))
 
     def _fixed(self, row: str) -> set[str]:
-        """What makes a row: the settings that it has whatever is searched."""
+        """The settings that define a row; a search does not change them."""
         names = filter(None, (self.rows[row].like, row))
         return {key for name in names for key in {**self.rows[name].model, **self.rows[name].training}}
 
-    def _parts(self, row: str, column: str) -> Iterator[Row | Cell]:
-        """What sets something for a cell, the stronger the later."""
+    def _parts(self, row: str, column: str) -> Iterator[TableRow | TableCell]:
+        """The tables with settings of a cell; later ones override earlier ones."""
         for name in filter(None, (self.rows[row].like, row)):
             yield self.rows[name]
             for place in filter(None, (self.columns[column].like, column)):
-                yield self.rows[name].cells.get(place, Cell())
+                yield self.rows[name].cells.get(place, TableCell())
 
     def _tables(self) -> Iterator[tuple[str, type, Table]]:
-        """Every table of settings, with its place and what it sets keys of."""
-        places: dict[str, Recipe | Row | Cell] = {"": self}
+        """Every table of settings, with its place and its dataclass."""
+        places: dict[str, Recipe | TableRow | TableCell] = {"": self}
         for name, row in self.rows.items():
             places[f"rows.{name}."] = row
             places |= {f"rows.{name}.cells.{column}.": cell for column, cell in row.cells.items()}
@@ -293,32 +288,34 @@ class Recipe:
 
 
 RECIPES: dict[str, Path] = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
-"""The files of the paper's tables by name."""
+"""The files of the recipes that come with the package, by name."""
 
 
 def find_recipe(name: str) -> Path:
-    """The file of a recipe, by the name of a table of the paper or by its own path."""
+    """The file of a recipe, given the name of a table or a path."""
     if name in RECIPES:
         return RECIPES[name]
     path = Path(name)
     if path.suffix != ".toml":
-        raise SettingsError(f"there is no table {name!r}{nearest(name, RECIPES)} A recipe of your own ends in .toml.")
+        raise SettingsError(
+            f"there is no table {name!r}{nearest(name, RECIPES)} Files of your own recipes end in .toml."
+        )
     if not path.is_file():
         raise SettingsError(f"there is no recipe {name}; name a file that exists, or one of {', '.join(RECIPES)}.")
     return path
 
 
 def read_recipe(name: str | Path) -> Recipe:
-    """A recipe, by the name of a table of the paper or by its own path; everything in it is checked."""
+    """Reads and checks a recipe, given the name of a table or a path."""
     return settings.read(Recipe, find_recipe(str(name)))
 
 
-def _check_names(what: str, entries: Mapping[str, Row | Column]) -> None:
+def _check_names(what: str, entries: Mapping[str, TableRow | TableColumn]) -> None:
     if not entries:
         raise ValueError(f"[{what}] is empty; name at least one.")
     for name, entry in entries.items():
         if not _NAME.fullmatch(name):
-            raise ValueError(f"{what}.{name} names a folder of runs; use letters, digits, - and _ alone.")
+            raise ValueError(f"{what}.{name} becomes the name of a folder; use only letters, digits, - and _.")
         if not entry.like:
             continue
         if entry.like not in entries or entry.like == name:
@@ -332,17 +329,17 @@ def _check_names(what: str, entries: Mapping[str, Row | Column]) -> None:
 
 
 def _check_space(place: str, space: Table) -> None:
-    """Refuses keys that do not exist, and values that are not of their kind."""
+    """Raises an error for unknown keys and values of the wrong type."""
     for key, values in space.items():
         if not isinstance(values, list) or not values:
-            raise ValueError(f"{place}.space.{key} = {values!r} is no list of values to try.")
+            raise ValueError(f"{place}.space.{key} must be a list of values, got {values!r}.")
         kind = ModelOptions if key in _MODEL_KEYS else TrainingOptions
         for value in values:
             _explained(settings.check_some, kind, {key: value}, f"[{place}.space]")
 
 
 def without_defaults(value: Any) -> Any:
-    """A dataclass as nested tables of what differs from its defaults."""
+    """A dataclass as nested tables, without fields that have their default values."""
     if is_dataclass(value):
         items = {field.name: (getattr(value, field.name), field) for field in fields(value)}
         return {key: without_defaults(item) for key, (item, field) in items.items() if item != _default(field)}
@@ -354,13 +351,13 @@ def _default(field: Field[Any]) -> Any:
 
 
 def _outline(model: Table) -> Table:
-    """What decides which layers a network has, and so which keys are read."""
+    """The keys that decide which layers a network has, and so which keys it reads."""
     outline = {key: model[key] for key in ("name", "num_layers", "last") if key in model}
-    return outline | ({"last_channels": 2} if model.get("last_channels") else {})  # any even width will do
+    return outline | ({"last_channels": 2} if model.get("last_channels") else {})  # any even width
 
 
 def _explained(function: Any, *arguments: Any) -> Any:
-    """Calls a function of the settings such that the recipe's file is put before its errors."""
+    """Calls a function with its SettingsError as a ValueError, to which the name of the file is added."""
     try:
         return function(*arguments)
     except SettingsError as error:

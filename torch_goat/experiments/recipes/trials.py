@@ -1,32 +1,31 @@
-"""The search of a table's settings: as many random trials for every cell, judged by the validation nodes alone.
+"""The random search for a table's settings: the same number of trials for every cell, judged by the validation nodes.
 
-What a trial tries depends on its cell and its number and on nothing else, so that all trials of a table are one plan of
-runs, on any number of machines, and whoever repeats the search comes to the same choice. Where few nodes judge, the
-best trials are repeated on further graphs, splits or seeds before one of them is chosen: the finals, a second plan.
+The settings of a trial depend only on its cell and number, so all trials form one plan that any number of machines can
+run, and repeating the search gives the same choice. Where few nodes decide, the best trials are repeated on further
+graphs, splits or seeds before one is chosen: the finals, a second plan.
 """
 
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
-from statistics import fmean
 from typing import Final, NamedTuple
 
 from torch_goat import settings
+from torch_goat.data.datasets import DATASETS
 from torch_goat.experiments import Experiment, Result, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.recipes.plan import CellName, changed, choose, experiment
-from torch_goat.experiments.recipes.recipe import Cell, Recipe, Row, Table, without_defaults
+from torch_goat.experiments.recipes.cell_runs import CellName, changed, choose, experiment
+from torch_goat.experiments.recipes.recipe import Recipe, Table, TableCell, TableRow, without_defaults
+from torch_goat.experiments.search.space import best_first, draw, trial_value
 from torch_goat.settings import SettingsError
 
 ATTEMPTS: Final = 100  # to draw settings that no earlier trial has
 
 
 class Trial(NamedTuple):
-    """Some settings for a cell, on one graph or split.
-
-    Its folder is ``search/cora/goat-lstm/7/0``: the column, the row, the number of the trial and the repetition.
-    """
+    """Settings for a cell on one graph or split, in the folder ``search/cora/goat-lstm/7/0``: column, row, number of
+    the trial and repetition."""
 
     row: str
     column: str
@@ -36,7 +35,7 @@ class Trial(NamedTuple):
 
     @property
     def folder(self) -> PurePosixPath:
-        """Where the run belongs below the folder of its table."""
+        """The run folder, relative to the folder of the table."""
         return PurePosixPath("search", self.column, self.row, str(self.number), str(self.repetition))
 
 
@@ -48,16 +47,9 @@ def trials(
     quick: bool = False,
     precision: str | None = None,
 ) -> list[Trial]:
-    """The trials of a table, ``recipe.search.trials`` for each cell; the first of them has the recipe's own settings.
+    """The trials of a table, ``recipe.search.trials`` for each cell that has not had them.
 
-    A cell that has had as many has none.
-
-    Args:
-        recipe: The table.
-        rows: Names of rows; all of them if there are none.
-        columns: Names of columns; all of them if there are none.
-        quick: Whether to try the whole path out, with a few epochs.
-        precision: The precision to train in, instead of the recipe's.
+    The first trial of a cell has the settings of the recipe. The options are those of :func:`plan`.
     """
     rows, columns = choose("row", rows, recipe.rows), choose("column", columns, recipe.columns)
     found = []
@@ -65,7 +57,7 @@ def trials(
         drawn = {row: _drawn(recipe, row, column) for row in rows if not recipe.settled(row, column)}
         for number in range(recipe.search.trials):
             for row, options in drawn.items():
-                for model, training in options[number : number + 1]:  # none where the space has no more
+                for model, training in options[number : number + 1]:  # none if the space has no more points
                     training = changed(training, quick, precision)
                     for repetition in range(recipe.search.repetitions):
                         run = experiment(recipe, column, repetition, model, training)
@@ -74,73 +66,91 @@ def trials(
 
 
 def finals(recipe: Recipe, tried: Iterable[Trial], results: Mapping[PurePosixPath, Result]) -> list[Trial]:
-    """The further repetitions of the best trials of every cell whose trials are all done.
-
-    Args:
-        recipe: The recipe that is searched.
-        tried: Its trials.
-        results: Their results, by the folders of the trials.
-    """
+    """The further repetitions of the best trials of every cell whose trials all have a result, by folder."""
     found = []
     for (_, column), by_number in _by_cell(tried).items():
-        if all(trial.folder in results for runs in by_number.values() for trial in runs):
-            # Equal ones in the order of their numbers: which are repeated is the same for whoever searches again.
-            best = sorted(by_number.values(), key=lambda runs: -_value(runs, results))[: recipe.finalists(column)]
+        if _finished(by_number, results):
+            best = _best_first(by_number, results)[: recipe.finalists(column)]
             for repetition in range(recipe.search.repetitions, recipe.columns[column].finals):
-                for first, *_ in best:
+                for first in (by_number[number][0] for number in best):
                     run = experiment(recipe, column, repetition, first.experiment.model, first.experiment.training)
                     found.append(first._replace(repetition=repetition, experiment=run))
     return found
 
 
 def settle(recipe: Recipe, tried: Iterable[Trial], results: Mapping[PurePosixPath, Result]) -> Recipe:
-    """The recipe with the best settings of every cell whose search is over, and no settings for the others.
+    """The recipe with the best settings of every cell whose search is finished, and no settings for other cells.
 
-    Args:
-        recipe: The recipe that was searched.
-        tried: All its trials.
-        results: Their results and those of the finals, by the folders of the trials.
+    ``results`` has the results of the trials and of the finals, by folder.
     """
     tried = list(tried)
     by_cell, repeated = _by_cell(tried), _by_cell(finals(recipe, tried, results))
     rows = {}
     for name, row in recipe.rows.items():
-        makes = _merged(recipe, row)
+        merged = _merged(recipe, row)
         cells = {}
         for column in recipe.columns:
-            cell = row.cells.get(column, Cell())
+            cell = row.cells.get(column, TableCell())
             by_number, last = by_cell.get((name, column), {}), repeated.get((name, column), {})
-            both = [*by_number.values(), *last.values()]
-            if both and all(trial.folder in results for runs in both for trial in runs):
-                candidates = [by_number[number] + runs for number, runs in last.items()] or by_number.values()
-                found = max(candidates, key=lambda runs: _value(runs, results))[0].experiment
-                cells[column] = _cell(found, makes, cell.paper, recipe.search.trials)
+            if by_number and _finished(by_number, results) and _finished(last, results):
+                candidates = {number: by_number[number] + runs for number, runs in last.items()} or by_number
+                found = candidates[_best_first(candidates, results)[0]][0].experiment
+                cells[column] = _cell(found, merged, cell.paper, recipe.search.trials)
             elif recipe.settled(name, column):
                 cells[column] = cell
             elif cell.paper:
-                cells[column] = Cell(paper=cell.paper)
-        rows[name] = replace(makes, cells=cells)
+                cells[column] = TableCell(paper=cell.paper)
+        rows[name] = replace(merged, cells=cells)
     columns = {
         name: replace(column, like="", space=recipe.column_space(name)) for name, column in recipe.columns.items()
     }
     return replace(recipe, rows=rows, columns=columns, model={}, training={})
 
 
+def with_found(recipe: Recipe, row: str, found: Experiment, where: str) -> Recipe:
+    """The recipe with settings that ``goat tune`` found for a row on a dataset.
+
+    All settings of the model and of training are taken, except the precision and those that the row sets for all its
+    cells, so that its label stays true. Columns and rows that are like this one follow. ``where`` names the file of the
+    settings in errors.
+    """
+    choose("row", [row], recipe.rows)
+    columns = [name for name in recipe.columns if _same_data(recipe, name, found)]
+    if not columns:
+        known = ", ".join(dict.fromkeys(column.dataset for column in recipe.columns.values()))
+        split = f" under the split {found.split!r}" if found.split else ""
+        raise SettingsError(f"{where}: the table has no column of {found.dataset!r}{split}; it has {known}.")
+    name = recipe.options(row, columns[0])[0].name
+    if found.model.name != name:
+        raise SettingsError(f"{where}: the settings are of {found.model.name!r}, but the row {row!r} is of {name!r}.")
+    entry = recipe.rows[row]
+    reads = found.model.reads() - entry.model.keys() - {"name"}
+    model = {key: value for key, value in settings.to_table(found.model).items() if key in reads}
+    fixed = entry.training.keys() | {"precision"}
+    training = {key: value for key, value in settings.to_table(found.training).items() if key not in fixed}
+    cells = dict(entry.cells)
+    for column, options in recipe.columns.items():
+        if column in columns:
+            cells[column] = replace(cells.get(column, TableCell()), model=model, training=training)
+        elif options.like in columns and column in cells:
+            cells[column] = TableCell(paper=cells[column].paper)
+    return replace(recipe, rows={**recipe.rows, row: replace(entry, cells=cells)})
+
+
 def _drawn(recipe: Recipe, row: str, column: str) -> list[tuple[ModelOptions, TrainingOptions]]:
-    """The settings of a cell's trials, no two alike; fewer than asked for if the space has no more."""
+    """The distinct settings of a cell's trials; fewer than asked for if the space has no more."""
     space = recipe.space(row, column)
     if not space:
-        raise SettingsError("the recipe has no [search.space] to draw from; add one, or leave the search out.")
+        raise SettingsError("the recipe has no [search.space] to draw from; add one, or leave out the search.")
     found = [recipe.options(row, column)]
     for number in range(1, recipe.search.trials):
         source = random.Random(f"{recipe.columns[column].dataset} {row} {number}")
         for _ in range(ATTEMPTS):
-            point = {key: source.choice(values) for key, values in space.items()}
             try:
-                options = recipe.options(row, column, point)
+                options = recipe.options(row, column, draw(space, source))
             except ValueError as error:
                 raise SettingsError(
-                    f"the search of {recipe.title!r} draws what is impossible: {error} Change its space."
+                    f"the search of {recipe.title!r} draws invalid settings: {error} Change its space."
                 ) from None
             if options not in found:
                 found.append(options)
@@ -156,22 +166,32 @@ def _by_cell(tried: Iterable[Trial]) -> dict[CellName, dict[int, list[Trial]]]:
     return found
 
 
-def _value(runs: Iterable[Trial], results: Mapping[PurePosixPath, Result]) -> float:
-    """How well some settings did on the validation nodes: the mean over their repetitions, more is better."""
-    metrics = [results[run.folder].metrics["val"] for run in runs]
-    mean = fmean(one["accuracy"] if "accuracy" in one else -one["mse"] for one in metrics)
-    return round(mean, 12)  # as many nodes in another order of the sum are equal
+def _finished(by_number: Mapping[int, list[Trial]], results: Mapping[PurePosixPath, Result]) -> bool:
+    return all(trial.folder in results for runs in by_number.values() for trial in runs)
 
 
-def _cell(found: Experiment, row: Row, paper: str, count: int) -> Cell:
+def _best_first(by_number: Mapping[int, list[Trial]], results: Mapping[PurePosixPath, Result]) -> list[int]:
+    """The numbers of a cell's trials from the best to the worst."""
+    found = {number: [results[run.folder] for run in runs] for number, runs in by_number.items()}
+    metric = "accuracy" if "accuracy" in next(iter(found.values()))[0].metrics["val"] else "mse"
+    return best_first({number: trial_value(runs, metric) for number, runs in found.items()}, metric)
+
+
+def _cell(found: Experiment, row: TableRow, paper: str, count: int) -> TableCell:
     def own(options: ModelOptions | TrainingOptions, of_row: Table) -> Table:
         changes = settings.to_table(without_defaults(options))
         return {key: value for key, value in changes.items() if key not in of_row}
 
-    return Cell(paper, own(found.model, row.model), own(found.training, row.training), count)
+    return TableCell(paper, own(found.model, row.model), own(found.training, row.training), count)
 
 
-def _merged(recipe: Recipe, row: Row) -> Row:
-    """A row with what it has from the row that it is like."""
-    other = recipe.rows[row.like] if row.like else Row("")
+def _merged(recipe: Recipe, row: TableRow) -> TableRow:
+    """A row with the settings of the row that it is like."""
+    other = recipe.rows[row.like] if row.like else TableRow("")
     return replace(row, like="", model=other.model | row.model, training=other.training | row.training)
+
+
+def _same_data(recipe: Recipe, column: str, found: Experiment) -> bool:
+    options = recipe.columns[column]
+    default = DATASETS[options.dataset].default_split
+    return options.dataset == found.dataset and (options.split or default) == (found.split or default)

@@ -2,6 +2,15 @@
 
 from torch_goat.experiments.search.defaults import own_starting_point, starting_point
 from torch_goat.experiments.search.search import Search, fingerprint
-from torch_goat.experiments.search.space import Space, parse_space, search_space
+from torch_goat.experiments.search.space import Space, paper_grid, parse_space, search_space
 
-__all__ = ["Search", "Space", "fingerprint", "own_starting_point", "parse_space", "search_space", "starting_point"]
+__all__ = [
+    "Search",
+    "Space",
+    "fingerprint",
+    "own_starting_point",
+    "paper_grid",
+    "parse_space",
+    "search_space",
+    "starting_point",
+]

@@ -1,4 +1,4 @@
-"""Where training and searching begin, for any dataset and any model: the one place of these choices."""
+"""Starting points of training and search, for all datasets and models."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,11 +15,11 @@ from torch_goat.settings import SettingsError, nearest
 
 @dataclass(frozen=True)
 class _Start:
-    """What suits a dataset, beside the options' own defaults, which are those of the paper's public code."""
+    """Settings for a dataset that differ from the defaults of the options, which are those of the paper's code."""
 
     width: int = 64  # of a layer, all heads together
-    heads: int = 8  # where there are heads
-    same_last: bool = False  # whether the last layer is of the same kind, also where the habit is another
+    heads: int = 8  # of layers with heads
+    same_last: bool = False  # whether the last layer is of the same kind as the others
     model: dict[str, Any] = field(default_factory=dict)
     training: dict[str, Any] = field(default_factory=dict)
 
@@ -44,20 +44,17 @@ _STARTS: Final = {
 
 
 def starting_point(dataset: str, model: str) -> Experiment:
-    """Settings that suit a dataset and a model, to train with or to search from.
+    """Settings for a dataset and a model, to train with or to start a search from.
 
-    A layer is 64 wide, in 8 heads of 8 where there are heads, and the rest is as in :class:`ModelOptions` and
+    Layers have 64 channels (8 heads of 8 for layers with heads) and the defaults of :class:`ModelOptions` and
     :class:`TrainingOptions`, except:
 
-    - ``top2``: 32 wide, one head, ReLU, no dropout, no weight decay, learning rate 0.01; GOAT in both layers.
-    - Regression (``betweenness-*``, ``effective-size-*``): a linear encoder, two layers and a linear output, all 16
-      wide, one head, ReLU, no dropout, no weight decay; GOAT in both layers, since attention averages structure away.
-    - ``ogbn-arxiv``: 128 wide, batch normalisation, no weight decay, learning rate 0.01.
-    - ``cornell``, ``texas``, ``wisconsin``: a residual, since neighbours there are seldom of one class.
-
-    Args:
-        dataset: A name of :data:`torch_goat.data.datasets.DATASETS`.
-        model: A name of :data:`torch_goat.experiments.models.MODELS`.
+    - ``top2``: 32 channels, one head, ReLU, no dropout, no weight decay, learning rate 0.01; GOAT in both layers.
+    - Regression (``betweenness-*``, ``effective-size-*``): a linear encoder, two layers and a linear output of 16
+      channels, one head, ReLU, no dropout, no weight decay; GOAT in both layers, since attention averages over the
+      structure.
+    - ``ogbn-arxiv``: 128 channels, batch normalisation, no weight decay, learning rate 0.01.
+    - ``cornell``, ``texas``, ``wisconsin``: a residual, since neighbours there rarely share a class.
     """
     if dataset not in DATASETS:
         raise SettingsError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
@@ -69,15 +66,9 @@ def starting_point(dataset: str, model: str) -> Experiment:
 
 
 def own_starting_point(name: str, source: Tables | Path, task: Task, model: str) -> Experiment:
-    """Settings that suit a graph of one's own, of which nothing is known: the same for all models.
+    """Settings for a user graph, given its tables or its folder of arrays: the same for all models.
 
-    Layers are 64 wide with a residual, which serves graphs whose neighbours are alike and those whose are not.
-
-    Args:
-        name: What the graph is called.
-        source: Its tables, or its folder of arrays.
-        task: What is predicted.
-        model: A name of :data:`torch_goat.experiments.models.MODELS`.
+    Layers have 64 channels and a residual, which suits both homophilous and heterophilous graphs.
     """
     if model not in MODELS:
         raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")

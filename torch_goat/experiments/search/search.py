@@ -1,3 +1,5 @@
+"""The description of a search: what ``search.toml`` holds."""
+
 import hashlib
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -11,21 +13,21 @@ from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
 from torch_goat.settings import SettingsError, nearest
 
 METRICS: Final = {"classification": ("accuracy", "macro_f1", "roc_auc"), "regression": ("mse", "r2")}
-ONE_SPLIT: Final = ("time", "masks")  # of graphs of one's own
+ONE_SPLIT: Final = ("time", "masks")  # split protocols of user graphs with a single split
 
 
 @dataclass(frozen=True)
 class Search:
-    """A search, complete but for its length: the same search comes to the same trials, one at a time without pruning.
+    """A search, except for its number of trials. Run one at a time without pruning, the trials are reproducible.
 
     Args:
-        experiment: Where it begins: everything that is not searched, and the seed of every training.
-        space: The values of every key that is searched.
-        indices: The graphs or splits that a trial trains on; its value is their mean.
-        metric: What of the validation nodes is optimised.
-        method: ``"tpe"`` (tree-structured Parzen estimators) or ``"grid"`` (all points in their order).
-        seed: The seed of the sampler.
-        prune: Whether trials that do worse than the median end early.
+        experiment: The starting point: all settings that are not searched, and the seed of every training.
+        space: The values of each key.
+        indices: The graphs or splits of a trial; its value is the mean over them.
+        metric: The metric of the validation nodes to optimise.
+        method: ``"tpe"`` (tree-structured Parzen estimators) or ``"grid"`` (all points in order).
+        seed: Seed of the sampler.
+        prune: Whether to stop trials early that are worse than the median.
     """
 
     experiment: Experiment
@@ -39,7 +41,7 @@ class Search:
     def __post_init__(self) -> None:
         one = self.experiment
         if not self.indices or len(set(self.indices)) < len(self.indices):
-            raise SettingsError(f"the indices {list(self.indices)} must be one or more, each once.")
+            raise SettingsError(f"indices must be one or more distinct numbers, got {list(self.indices)}.")
         if one.tables is None and not one.graph:
             if one.dataset not in DATASETS:
                 raise SettingsError(f"there is no dataset {one.dataset!r}{nearest(one.dataset, DATASETS)}")
@@ -51,36 +53,30 @@ class Search:
             raise SettingsError(f"{one.dataset} has {known} under the split {one.split!r}, got {list(self.indices)}.")
         watched = next((names[0] for names in METRICS.values() if self.metric in names), self.metric)
         if self.prune and self.metric != watched:
-            raise SettingsError(f"pruning watches the {watched}, not the {self.metric}; leave --prune out.")
+            raise SettingsError(f"pruning uses the {watched}, not the {self.metric}; leave out --prune.")
 
     @property
     def name(self) -> str:
-        """A name that another search does not have."""
+        """A name that is unique to this search."""
         return f"{self.experiment.dataset}-{self.experiment.model.name}-{fingerprint(self)}"
 
     @property
     def minimize(self) -> bool:
-        """Whether lower values are better."""
+        """Whether lower values of the metric are better."""
         return self.metric in LOWER_IS_BETTER
 
     @property
     def size(self) -> int:
-        """The number of points in the space."""
+        """Number of points in the space."""
         return size(self.space)
 
 
 def check_metric(name: str, task: Task, metric: str) -> None:
-    """Refuses a metric that a graph's task does not have.
-
-    Args:
-        name: What the graph is called.
-        task: What is predicted.
-        metric: The metric.
-    """
+    """Raises an error if the task of a graph does not have a metric."""
     if metric not in METRICS[task]:
         raise SettingsError(f"{name} has no metric {metric!r}{nearest(metric, METRICS[task])}")
 
 
 def fingerprint(value: Any) -> str:
-    """Eight letters that stand for all settings of a dataclass."""
+    """Eight hexadecimal digits that identify all settings of a dataclass."""
     return hashlib.sha256(settings.dumps(value).encode()).hexdigest()[:8]

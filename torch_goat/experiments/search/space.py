@@ -1,21 +1,29 @@
-"""What is searched: values by key, as ``--set`` names the keys."""
+"""Search spaces, and the rule that selects a trial: the same for random search and for Optuna's samplers.
+
+A space maps keys, as ``--set`` names them, to the values to try; a point has one value for each key. The value of a
+trial is the mean of a validation metric over its runs. The best trial is the one with the best value, the first of
+equal ones.
+"""
 
 import itertools
 import json
 import math
+import random
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any, Final, TypeVar
 
-from torch_goat.experiments import Experiment
+from torch_goat.data.tables.options import Task
+from torch_goat.experiments import Experiment, Result
+from torch_goat.experiments.comparison import rank_key
+from torch_goat.experiments.models import MODELS
 from torch_goat.experiments.models.layers import KINDS
-from torch_goat.settings import SettingsError, override
+from torch_goat.settings import SettingsError, nearest, override
 
 Space = dict[str, tuple[Any, ...]]
-"""The values of every key that is searched."""
-
 Point = dict[str, Any]
-"""One value for every key."""
+K = TypeVar("K")
 
 _TRAINING: Final[Space] = {"learning_rate": (0.001, 0.002, 0.005, 0.01, 0.02), "weight_decay": (0.0, 5e-5, 5e-4, 5e-3)}
 _MODEL: Final[Space] = {
@@ -32,15 +40,14 @@ _MODEL: Final[Space] = {
     "permutation_lengths": ((5,), (15,), (20,)),
 }
 _WITH_HEADS: Final[Space] = {"hidden_channels": (4, 8, 16, 32)}  # of one head
-_LAST: Final = ("gat", "gcn")  # where the last layer has a habit of its own; and the kind of the others
+_LAST: Final = ("gat", "gcn")  # last layers to try besides the kind of the others
+_PAPER_WIDTHS: Final = (4, 8, 16, 32, 64)
+_PAPER_HEADS: Final = (1, 4, 8)
+_PAPER_WITH_HEADS: Final = ("gat", "gatv2", "goat", "goat-paper")
 
 
 def search_space(experiment: Experiment) -> Space:
-    """The values to search for an experiment's model: those options that its layers read, and Adam's.
-
-    Args:
-        experiment: Where the search begins.
-    """
+    """The default space of a search: the model options that the layers read, learning rate and weight decay."""
     model, reads = experiment.model, experiment.model.reads()
     space = {key: values for key, values in _MODEL.items() if key in reads}
     if "heads" in reads:
@@ -50,13 +57,36 @@ def search_space(experiment: Experiment) -> Space:
     return space | _TRAINING
 
 
+def paper_grid(model: str, task: Task) -> Space:
+    """The grid of the paper's appendix, as values of keys of the ``[model]`` table.
+
+    The paper lists the widths of the linear encoder and of both layers for GCN and GraphSAGE, and the numbers of heads
+    and widths of both layers for GAT and GOAT. In classification the second layer has the width of the classes; there
+    the source code of the paper adds the pooling of heads. PNA combines all aggregators and scalers. Models that the
+    paper does not have (GATv2, Janossy pooling) use the grid of similar ones.
+    """
+    if model not in MODELS:
+        raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
+    grid: Space
+    if model in _PAPER_WITH_HEADS:
+        grid = {"heads": _PAPER_HEADS, "hidden_channels": _PAPER_WIDTHS}
+        grid |= {"last_channels": _PAPER_WIDTHS} if task == "regression" else {"head_pooling": ("cat", "sum")}
+    else:
+        grid = {"input_channels": _PAPER_WIDTHS, "hidden_channels": _PAPER_WIDTHS}
+        grid |= {"last_channels": _PAPER_WIDTHS[:-1]} if task == "regression" else {}
+    if model == "pna":
+        grid["aggregators"] = (("mean", "min", "max", "std"),)
+        grid["scalers"] = (("identity", "amplification", "attenuation", "linear"),)
+    return grid
+
+
 def parse_space(texts: Iterable[str]) -> Space:
     """Reads ``"heads=1,2,4"``, ``"rnn=lstm,gru"`` or ``"permutation_lengths=[5, 5],[20, 20]"``."""
     space = {}
     for text in texts:
         key, found, values = text.partition("=")
         if not found or not values.strip():
-            raise SettingsError(f"{text!r} names no values; write it as key=a,b,c.")
+            raise SettingsError(f"{text!r} has no values; write key=a,b,c.")
         try:
             parsed = tomllib.loads(f"values = [{values}]")["values"]
         except tomllib.TOMLDecodeError:
@@ -66,24 +96,18 @@ def parse_space(texts: Iterable[str]) -> Space:
 
 
 def checked(space: Mapping[str, tuple[Any, ...]], experiment: Experiment, fixed: Iterable[str]) -> Space:
-    """The space without what is fixed; a value that the experiment cannot have is refused.
-
-    Args:
-        space: The values by key.
-        experiment: Where the search begins.
-        fixed: Keys that keep the experiment's value.
-    """
+    """The space without fixed keys, after checking that the experiment accepts every value."""
     fixed = {short(key) for key in fixed}
     free = {key: tuple(values) for key, values in space.items() if key not in fixed}
     for key, values in free.items():
         if key in ("dataset", "split", "index", "seed", "name"):
-            raise SettingsError(f"{key} cannot be searched; it has an option of its own.")
+            raise SettingsError(f"{key} cannot be searched; set it with its own option.")
         if len(set(values)) < len(values):
-            raise SettingsError(f"{key} has a value twice in {_text(list(values))}.")
+            raise SettingsError(f"{key} has duplicate values in {_text(list(values))}; list each once.")
         for value in values:
             at(experiment, {key: value})
     if not any(len(values) > 1 for values in free.values()):
-        raise SettingsError("there is nothing to search: no key has two values; see --space.")
+        raise SettingsError("nothing to search: no key has two values; add some with --space.")
     return free
 
 
@@ -93,12 +117,12 @@ def at(experiment: Experiment, point: Point) -> Experiment:
 
 
 def encoded(value: Any) -> Any:
-    """A value as Optuna can store it: a plain one, or the text of several."""
+    """A value as Optuna can store it: a scalar, or a tuple as text."""
     return _text(value) if isinstance(value, tuple) else value
 
 
 def decoded(space: Space, point: Point) -> Point:
-    """A point with the space's own values in place of encoded ones."""
+    """A point with the values of the space instead of the encoded ones."""
     return {key: next(value for value in space[key] if encoded(value) == stored) for key, stored in point.items()}
 
 
@@ -108,9 +132,24 @@ def size(space: Space) -> int:
 
 
 def points(space: Space) -> Iterator[Point]:
-    """All points; the last key changes fastest."""
+    """All points in order; the last key changes fastest."""
     for values in itertools.product(*space.values()):
         yield dict(zip(space, values, strict=True))
+
+
+def draw(space: Mapping[str, Sequence[Any]], source: random.Random) -> Point:
+    """A random point."""
+    return {key: source.choice(values) for key, values in space.items()}
+
+
+def trial_value(results: Iterable[Result], metric: str) -> float:
+    """The value of a trial: the mean of the validation metric over its runs."""
+    return fmean(result.metrics["val"][metric] for result in results)
+
+
+def best_first(values: Mapping[K, float], metric: str) -> list[K]:
+    """The trials from the best to the worst value; equal ones stay in order, up to rounding errors of the mean."""
+    return sorted(values, key=lambda trial: rank_key(round(values[trial], 12), metric))
 
 
 def short(key: str) -> str:
@@ -126,5 +165,4 @@ def _plain(text: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    """A value as TOML writes it, which is as JSON does."""
-    return json.dumps(value)
+    return json.dumps(value)  # scalars and lists are the same in TOML

@@ -1,4 +1,4 @@
-"""Where a search keeps its trials: a file that any number of processes share, or a database."""
+"""The storage of a search's trials: a file that any number of processes share, or a database."""
 
 import io
 import os
@@ -21,19 +21,16 @@ from torch_goat.files import fcntl, hold
 from torch_goat.settings import SettingsError
 
 JOURNAL_START = b'{"op_code":'  # of every line
-CONNECT_SECONDS = 10  # that a database may take to be reached
+CONNECT_SECONDS = 10  # timeout of a connection to a database
 _PASSWORD_BEFORE_HOST = re.compile(r"(://[^:/@?]*):(.*)@")  # up to the last @: an unescaped one is part of the password
 _PASSWORD_PARAMETER = re.compile(r"([?&\s]password=)([^&\s]*)")
 
 
 class JournalLock(JournalFileOpenLock):
-    """Holds a journal while a process appends to it.
+    """Locks a journal while a process appends to it.
 
-    The lock goes with the process, however that ends, so that nobody waits for the dead. What a full disk left of a
-    line is cut off before the next one is written.
-
-    Args:
-        path: The journal.
+    The lock ends with the process, so that no process waits for a killed one. An incomplete line, left by a full disk,
+    is cut off before the next one is written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,11 +50,7 @@ class JournalLock(JournalFileOpenLock):
 
 
 class Journal(JournalFileBackend):
-    """A journal that knows the line it was read to, and names the one that cannot be read.
-
-    Args:
-        path: The journal.
-    """
+    """A journal that names the line that cannot be read."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(str(path), JournalLock(path) if fcntl is not None else None)
@@ -74,22 +67,20 @@ class Journal(JournalFileBackend):
             raise self.damaged() from error
 
     def damaged(self) -> RunError:
-        """What to say if the present line makes no sense."""
+        """The error for the current line."""
         return RunError(
-            f"{self.path}, line {self.line}: the list of the trials is damaged; put an intact copy of the file back, "
-            "or search anew in another folder."
+            f"{self.path}, line {self.line}: the list of the trials is damaged; restore an intact copy of the file, or "
+            "start a new search in another folder."
         )
 
 
 def open_storage(place: str) -> BaseStorage:
-    """A storage of Optuna's.
+    """Opens a storage of Optuna's, given the path of a journal or the address of a database.
 
-    Args:
-        place: The path of a journal, made if it is not there, or the address of a database (``sqlite:///trials.db``,
-            ``postgresql://host/name``).
+    Addresses are ``sqlite:///trials.db`` or ``postgresql://host/name``. A journal that does not exist is created.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # journals are called experimental in some versions
+        warnings.simplefilter("ignore")  # some versions call journals experimental
         if "://" in place:
             return _database(place)
         path = Path(place)
@@ -97,18 +88,18 @@ def open_storage(place: str) -> BaseStorage:
         journal = Journal(path)
         try:
             return JournalStorage(journal)
-        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:  # by replaying a line
+        except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:  # from replaying a line
             raise journal.damaged() from error
 
 
 def _check_journal(path: Path) -> None:
-    """Refuses a file of something else, before a line of it is cut off or added to."""
+    """Raises an error if the file is not a journal, before anything is written to it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.exists():
         with open(path, "rb") as file:
             start = file.read(len(JOURNAL_START))
         if not JOURNAL_START.startswith(start):
-            raise SettingsError(f"the storage {path} is a file of something else; choose another.")
+            raise SettingsError(f"the storage {path} is not a journal of trials; choose another file.")
 
 
 def _database(address: str) -> BaseStorage:
@@ -125,8 +116,8 @@ def _database(address: str) -> BaseStorage:
 
 
 def _postgres(address: str) -> BaseStorage:
-    """A database of PostgreSQL's; of the processes that open it at once when it is empty, one makes the tables."""
-    # No connection is held, or can be lost, while a trial trains; a server has few of them for many machines.
+    """A PostgreSQL database; the lock lets one of several processes create the tables."""
+    # Without a pool no connection is held, or can be lost, while a trial trains.
     options = {"poolclass": sqlalchemy.NullPool, "connect_args": {"connect_timeout": CONNECT_SECONDS}}
     with sqlalchemy.create_engine(address, **options).begin() as connection:
         connection.execute(sqlalchemy.text("SELECT pg_advisory_xact_lock(602)"))
@@ -135,18 +126,18 @@ def _postgres(address: str) -> BaseStorage:
 
 @contextmanager
 def answering(place: str) -> Iterator[None]:
-    """Raises what a database says that has gone away as an error that names it."""
+    """Turns errors of a lost database into one that names it."""
     try:
         yield
     except (StorageInternalError, SQLAlchemyError) as error:
         reason = one_line(error.__cause__ or error, place)
         raise RunError(
-            f"the storage {masked(place)} no longer answers: {reason}; once it does, the same command goes on."
+            f"the storage {masked(place)} no longer answers: {reason}; run the same command again once it does."
         ) from error
 
 
 def _whole_lines(file: io.BufferedRandom) -> int:
-    """The length of a file up to the end of its last whole line."""
+    """The length of a file up to the end of its last complete line."""
     end = file.seek(0, os.SEEK_END)
     while end > 0:
         start = max(0, end - 4096)

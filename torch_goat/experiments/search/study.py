@@ -1,21 +1,28 @@
+"""The trials of a search, shared by any number of processes through a storage of Optuna's."""
+
 import uuid
-from collections.abc import Iterator
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import FrozenTrial, TrialState
 
 from torch_goat import settings
 from torch_goat.experiments import Experiment, RunError
 from torch_goat.experiments.run import ERROR, usable
-from torch_goat.experiments.search.sampler import distributions, next_point
 from torch_goat.experiments.search.search import Search
-from torch_goat.experiments.search.space import at, decoded
+from torch_goat.experiments.search.space import Point, at, best_first, decoded, encoded, points
 from torch_goat.experiments.search.storage import open_storage
 from torch_goat.files import Busy, locked, write_atomic
 
+optuna.logging.set_verbosity(optuna.logging.WARNING)  # events report what happens
+
+ATTEMPTS: Final = 20  # draws of a new point before the first unused one is taken
 JOURNAL: Final = "journal.log"
 SEARCH: Final = "search.toml"
 PLACE: Final = ".place"
@@ -23,17 +30,17 @@ TRIALS: Final = "trials"  # a folder
 
 
 class Study:
-    """The trials of a search, which any number of processes on any number of machines work on.
+    """The trials of a search, for any number of processes on any number of machines.
 
-    A trial enters the storage with its parameters in one step. The process that trains it holds its folder, so that a
-    trial which is not finished and whose folder nobody holds is one whose process has died: the next process that looks
-    for work goes on with it. Trials of another machine that does not share the folder are left to that machine.
+    A trial enters the storage with its parameters in one step. The process that trains it locks its folder, so a trial
+    that is not finished and whose folder is not locked has lost its process: the next process that looks for work
+    continues it. Trials of another machine that does not share the folder are left to that machine.
 
     Args:
         search: The search.
-        folder: Where the trials train, shared by all processes of a machine, and of other machines if they can.
-        storage: The path of a journal or the address of a database; a journal in the folder if empty.
-        total: How many trials there will be; no more than the space has points, and no fewer than are over.
+        folder: Folder of the trials, shared by all processes of a machine and, if possible, by other machines.
+        storage: Path of a journal or address of a database; by default a journal in the folder.
+        total: Total number of trials, at most the number of points in the space.
     """
 
     def __init__(self, search: Search, folder: Path, storage: str, total: int) -> None:
@@ -45,16 +52,16 @@ class Study:
                 storage=open_storage(storage or str(folder / JOURNAL)),
                 study_name=search.name,
                 direction="minimize" if search.minimize else "maximize",
-                sampler=optuna.samplers.RandomSampler(),  # never asked: points come from next_point
+                sampler=optuna.samplers.RandomSampler(),  # not used: points come from next_point
                 pruner=_pruner(search),
                 load_if_exists=True,
             )
 
     def trials(self) -> list[FrozenTrial]:
-        """The trials so far, no more than there should be, and those that are over all the same.
+        """The trials so far, at most ``total``, and all finished ones beyond that.
 
-        Two machines that do not share a folder may enter a trial at the same moment; the later one does not count. What
-        a longer search has come to does, so that a shorter one neither loses it nor writes over it.
+        Two machines that do not share a folder may enter the same point at the same moment; the later trial does not
+        count. Finished trials of an earlier, longer search count, so that a shorter one does not lose them.
         """
         counted = {
             tuple(sorted(trial.params.items())): trial for trial in reversed(self._study.get_trials(deepcopy=False))
@@ -63,38 +70,38 @@ class Study:
         return ordered[: self.total] + [trial for trial in ordered[self.total :] if trial.state.is_finished()]
 
     def expected(self) -> int:
-        """How many trials there are in the end."""
+        """Total number of trials, including earlier ones."""
         return max(self.total, len(self.trials()))
 
     def finished(self) -> list[FrozenTrial]:
-        """The trials that are done, pruned or failed."""
+        """The trials that are complete, pruned or failed."""
         return [trial for trial in self.trials() if trial.state.is_finished()]
 
     def waits(self) -> bool:
-        """Whether trials are left that other processes have, and that would be anybody's if those died."""
+        """Whether other processes train trials that this one could continue if they died."""
         return any(self._is_open(trial) for trial in self.trials())
 
     @contextmanager
     def claimed(self) -> Iterator[FrozenTrial | None]:
-        """A trial for this process alone: one that was left by a process that died, else a new one, if any."""
+        """Claims a trial for this process: one whose process has died, else a new one, else ``None``."""
         with ExitStack() as held:
             yield self._claim(held)
 
     def folder_of(self, trial: FrozenTrial) -> Path:
-        """Where a trial trains."""
+        """The folder of a trial."""
         return self.folder / TRIALS / str(trial.number)
 
     def experiment(self, trial: FrozenTrial) -> Experiment:
-        """What a trial trains, on the first index."""
+        """The experiment of a trial, on the first index."""
         point = decoded(self.search.space, trial.params)
         return at(self.search.experiment, point | {"index": self.search.indices[0]})
 
     def live(self, trial: FrozenTrial) -> optuna.Trial:
-        """The trial as Optuna's, to report to and to ask whether to prune."""
+        """The trial as an Optuna trial, for intermediate values and pruning."""
         return optuna.Trial(self._study, trial._trial_id)
 
     def tell(self, trial: FrozenTrial, value: float | None, *, pruned: bool = False) -> None:
-        """Ends a trial: with its value, as pruned, or else as failed."""
+        """Ends a trial as complete if it has a value, else as pruned or failed."""
         with usable(self.folder):
             if value is not None:
                 self._study.tell(trial.number, value)
@@ -102,17 +109,17 @@ class Study:
                 self._study.tell(trial.number, state=TrialState.PRUNED if pruned else TrialState.FAIL)
 
     def explain(self, trial: FrozenTrial, reason: str) -> None:
-        """Keeps why a trial failed, in the folder of its first run."""
+        """Writes why a trial failed into the folder of its first run."""
         with usable(self.folder):
             write_atomic(self.folder_of(trial) / str(self.search.indices[0]) / ERROR, reason.strip() + "\n")
 
     def reason(self, trial: FrozenTrial) -> str:
-        """Why a trial failed, in a line; empty if this machine does not know."""
+        """Why a trial failed, in one line; empty if its folder is on another machine."""
         path = self.folder_of(trial) / str(self.search.indices[0]) / ERROR
         return path.read_text(encoding="utf-8").partition("\n")[0] if path.exists() else ""
 
     def give_up(self, number: int, reason: str) -> bool:
-        """Ends a trial as failed whose process has died, unless another process has gone on with it."""
+        """Ends a trial whose process has died as failed, unless another process continues it."""
         with usable(self.folder), locked(self.folder, wait=True):
             trial = self._study.get_trials(deepcopy=False)[number]
             if self._is_open(trial):
@@ -123,10 +130,10 @@ class Study:
         return False
 
     def best(self) -> FrozenTrial | None:
-        """The trial with the best value, the first of equal ones; pruned ones do not count."""
-        done = [trial for trial in self.trials() if trial.state == TrialState.COMPLETE]
-        sign = 1 if self.search.minimize else -1
-        return min(done, key=lambda trial: sign * float(trial.value or 0.0), default=None)
+        """The complete trial with the best value, the first of equal ones."""
+        done = {trial.number: trial for trial in self.trials() if trial.state == TrialState.COMPLETE}
+        values = {number: float(trial.value or 0.0) for number, trial in done.items()}
+        return done[best_first(values, self.search.metric)[0]] if done else None
 
     def _claim(self, held: ExitStack) -> FrozenTrial | None:
         with usable(self.folder), locked(self.folder, wait=True):
@@ -144,7 +151,7 @@ class Study:
         return None
 
     def _enter(self, trials: list[FrozenTrial]) -> FrozenTrial:
-        """A new trial, in the storage as running."""
+        """Adds a new trial to the storage, as running."""
         token = uuid.uuid4().hex
         self._study.add_trial(
             optuna.trial.create_trial(
@@ -163,7 +170,7 @@ class Study:
         return not trial.state.is_finished() and trial.user_attrs.get("place") == self._place
 
     def _settle(self) -> str:
-        """Makes the folder this search's, or refuses it as another's; gives the name that the folder has for all."""
+        """Claims the folder for this search and returns the name of the place that all its processes share."""
         with locked(self.folder, wait=True, what="folder of a search"):
             text, path = settings.dumps(self.search), self.folder / SEARCH
             if path.exists() and path.read_text(encoding="utf-8") != text:
@@ -174,8 +181,40 @@ class Study:
             return (self.folder / PLACE).read_text(encoding="utf-8")
 
 
+def next_point(search: Search, trials: Sequence[FrozenTrial]) -> Point:
+    """A point that no trial has, as Optuna stores it; the same trials, in order, give the same point."""
+    taken = {_key(trial.params) for trial in trials}
+    if search.method == "tpe":
+        for attempt in range(ATTEMPTS):
+            point = _draw_tpe(search, trials, attempt)
+            if _key(point) not in taken:
+                return point
+    everywhere = ({key: encoded(value) for key, value in point.items()} for point in points(search.space))
+    return next(point for point in everywhere if _key(point) not in taken)
+
+
+def _draw_tpe(search: Search, trials: Sequence[FrozenTrial], attempt: int) -> Point:
+    """A draw of the tree-structured Parzen estimators, seeded by the search and the number of the trial."""
+    seed = int(np.random.SeedSequence([search.seed, len(trials), attempt]).generate_state(1)[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some versions call the two options experimental
+        sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
+        study = optuna.create_study(sampler=sampler, direction="minimize" if search.minimize else "maximize")
+        study.add_trials([trial for trial in trials if trial.state != TrialState.FAIL])
+        return study.ask(distributions(search)).params
+
+
+def distributions(search: Search) -> dict[str, BaseDistribution]:
+    """The space for Optuna."""
+    return {key: CategoricalDistribution([encoded(value) for value in values]) for key, values in search.space.items()}
+
+
+def _key(point: Point) -> tuple[tuple[str, Any], ...]:
+    return tuple(sorted(point.items()))
+
+
 def _pruner(search: Search) -> optuna.pruners.BasePruner:
-    """None ends in the first quarter of its epochs, where learning rates alone decide."""
+    """No trial is pruned in the first quarter of its epochs, where only learning rates matter."""
     if not search.prune:
         return optuna.pruners.NopPruner()
     return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=search.experiment.training.epochs // 4)

@@ -1,59 +1,62 @@
-"""A search for hyperparameters, in several processes."""
+"""Runs a search: trials claimed from its study, in the processes of the pool."""
 
 import csv
 import io
-import multiprocessing
-import signal
+import math
+import time
+import traceback
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-import torch
+from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial
 
 from torch_goat import settings
-from torch_goat.experiments import Experiment, Interrupted, RunError
+from torch_goat.data.datasets import DataError
+from torch_goat.experiments import Epoch, Experiment, Interrupted, RunError, train
+from torch_goat.experiments.pool import Event, Pool, Reporter, devices_of
 from torch_goat.experiments.run import usable
 from torch_goat.experiments.search.search import Search, check_metric
-from torch_goat.experiments.search.space import decoded
+from torch_goat.experiments.search.space import decoded, trial_value
 from torch_goat.experiments.search.storage import answering
 from torch_goat.experiments.search.study import Study
-from torch_goat.experiments.search.worker import Setting, TrialEvent, over, work
 from torch_goat.experiments.training.fabric import make_fabric
-from torch_goat.experiments.training.interrupt import deaf
 from torch_goat.experiments.training.task import task_of
 from torch_goat.experiments.training.train import graph_of
-from torch_goat.files import write_atomic
+from torch_goat.files import Busy, write_atomic
 
 BEST: Final = "best.toml"
 TABLE: Final = "trials.csv"
+WAIT_SECONDS: Final = 0.5  # between two checks whether another process has left a trial behind
+PRUNE_STEPS: Final = 20  # comparisons with other trials in the epochs of a training
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a search has come to.
+class SearchOutcome:
+    """The outcome of a search."""
 
-    Args:
-        best: The best experiment, on the first of the search's indices.
-        number: The number of its trial.
-        value: Its value.
-        finished: How many trials are over.
-        failed: How many of them failed.
-        elsewhere: How many are still running on other machines.
-        total: How many there are in the end.
-    """
-
-    best: Experiment
-    number: int
-    value: float
-    finished: int
-    failed: int
-    elsewhere: int
+    best: Experiment  # on the first of the search's indices
+    number: int  # of its trial
+    value: float  # of its trial
+    finished: int  # number of finished trials
+    failed: int  # number of failed trials among them
+    elsewhere: int  # number of trials still running on other machines
     total: int
+
+
+class _Task(NamedTuple):
+    """What a process of the pool works on: all trials of the study that it can claim."""
+
+    search: Search
+    folder: Path
+    storage: str
+    total: int
+    data_dir: str | None
+
+    def study(self) -> Study:
+        return Study(self.search, self.folder, self.storage, self.total)
 
 
 def tune(
@@ -65,174 +68,171 @@ def tune(
     jobs: int = 1,
     device: str = "auto",
     data_dir: str | Path | None = None,
-    on_event: Callable[[TrialEvent], None] = lambda event: None,
-) -> Outcome:
-    """Searches, or goes on with a search that was stopped or killed, or adds trials to one that is done.
+    on_event: Callable[[Event], None] = lambda event: None,
+) -> SearchOutcome:
+    """Runs a search, continues one that was stopped or killed, or adds trials to a finished one.
 
     The folder holds ``search.toml`` (the search), ``trials/7/0`` (the run of trial 7 on index 0), ``trials.csv`` (a
-    line per trial) and ``best.toml`` (the best experiment). One job without pruning comes to the same trials every
-    time, and so does the grid with any number of jobs. Ctrl-C ends every trial after its present epoch with a
-    checkpoint and raises :class:`Interrupted`; pressed twice, at once.
+    line per trial) and ``best.toml`` (the best experiment). With one job and without pruning, the same search always
+    runs the same trials, and so does a grid with any number of jobs. Ctrl-C stops every trial after its current epoch
+    with a checkpoint and raises :class:`Interrupted`; pressed twice, it kills them.
 
     Args:
-        search: What is searched.
-        folder: Where; made if it is not there. A folder with another search is refused.
-        storage: Where the trials are listed, for several machines to share: the path of a journal, or the address of a
-            database; a journal in the folder if empty.
-        trials: How many trials there are in the end; more, if more are over already.
-        jobs: How many at a time; each has one thread on a CPU.
-        device: As :func:`train` takes it; with ``"cuda"`` the jobs take all GPUs in turn.
-        data_dir: The folder of the datasets.
-        on_event: Called with what happens, in this process.
+        search: The search.
+        folder: Its folder, created if it does not exist. A folder with another search raises an error.
+        storage: Where the trials are listed, for several machines to share: the path of a journal or the address of a
+            database. By default a journal in the folder.
+        trials: Total number of trials, including earlier ones.
+        jobs: Number of trials at a time; each uses one CPU thread.
+        device: As in :func:`train`; with ``"cuda"`` the jobs use all GPUs in turn.
+        data_dir: Folder of the datasets.
+        on_event: Called with each event, in this process.
     """
     if trials < 1 or jobs < 1:
-        raise settings.SettingsError(f"trials and jobs must be 1 or more, got {trials} and {jobs}.")
+        raise settings.SettingsError(f"trials and jobs must be at least 1, got {trials} and {jobs}.")
     make_fabric(device, search.experiment.training.precision)
-    for index in search.indices:  # what is wrong with the data is wrong with every trial
+    for index in search.indices:  # a problem with the data would fail every trial
         data, _ = graph_of(replace(search.experiment, index=index), None if data_dir is None else Path(data_dir))
         check_metric(search.experiment.dataset, task_of(data), search.metric)
-    setting = Setting(search, Path(folder), storage, trials, None if data_dir is None else str(data_dir))
-    study = setting.study()
+    task = _Task(search, Path(folder), storage, trials, None if data_dir is None else str(data_dir))
+    study = task.study()
+
+    def dead(_: _Task, last: Event | None, reason: str) -> bool:
+        if last is None or last.kind not in ("started", "epoch"):
+            raise RunError(f"a process of the search {reason} before it had a trial.")
+        message = f"its process {reason}."
+        if study.give_up(last.number, message):
+            on_event(_over(study, Event("failed", last.number, last.job, message=message)))
+        return True  # another process takes its place
+
     with answering(storage):
-        on_event(over(study, TrialEvent("opened", -1)))
+        on_event(_over(study, Event("opened", -1)))
         try:
-            _Workers(setting, study, jobs, _devices(device), on_event).run()
+            jobs = min(jobs, study.expected() - len(study.finished()))
+            Pool(_work, jobs=jobs, devices=devices_of(device), on_event=on_event, on_death=dead).run([task] * jobs)
+        except Interrupted:
+            done = f"{len(study.finished())} of {study.expected()} trials are done"
+            raise Interrupted(f"stopped; {done}, run the same command again to continue ({study.folder}).") from None
         finally:
             if study.best() is not None:
                 _write(study)
         return _outcome(study)
 
 
-@dataclass
-class _Worker:
-    """A process and the trial that it is at."""
+def run_trials(
+    study: Study,
+    *,
+    job: int = 0,
+    device: str = "auto",
+    data_dir: str | Path | None = None,
+    on_event: Callable[[Event], None] = lambda event: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> None:
+    """Trains trials in this process until all are finished, or claimed by machines that do not share the folder.
 
-    job: int
-    process: BaseProcess
-    trial: int | None = None
-
-
-class _Workers:
-    """The processes of a search: started, listened to, and started again if one is killed."""
-
-    def __init__(
-        self, setting: Setting, study: Study, jobs: int, devices: list[str], on_event: Callable[[TrialEvent], None]
-    ) -> None:
-        self.setting, self.study, self.jobs, self.devices, self.on_event = setting, study, jobs, devices, on_event
-        self.workers: dict[Connection, _Worker] = {}
-
-    def run(self) -> None:
-        try:
-            left = self.study.expected() - len(self.study.finished())
-            for job in range(min(self.jobs, left)):
-                self._start(job)
-            while self.workers:
-                self._listen()
-        except KeyboardInterrupt:
-            with suppress(KeyboardInterrupt):  # the second one
-                self._wind_down()
-            done = len(self.study.finished())
-            raise Interrupted(
-                f"stopped; {done} of {self.study.expected()} trials are done, the same command goes on from there "
-                f"({self.setting.folder})."
-            ) from None
-        finally:
-            for worker in self.workers.values():
-                worker.process.kill()
-                worker.process.join()
-
-    def _start(self, job: int) -> None:
-        context = multiprocessing.get_context("spawn")
-        here, there = context.Pipe()
-        arguments = (there, self.setting, job, self.devices[job % len(self.devices)])
-        process = context.Process(target=work, args=arguments, daemon=True)
-        with deaf():
-            process.start()
-        there.close()
-        self.workers[here] = _Worker(job, process)
-
-    def _listen(self) -> None:
-        for connection, worker in self._ready():
-            try:
-                message = connection.recv()
-            except (EOFError, OSError):
-                self._ended(connection, worker)
-                continue
-            if not isinstance(message, TrialEvent):
-                raise RunError(message)
-            worker.trial = message.number if message.kind in ("started", "epoch") else None
-            self.on_event(message)
-
-    def _ready(self) -> list[tuple[Connection, _Worker]]:
-        """The processes that have something to say or have ended, once there is one."""
-        ready = wait(list(self.workers))
-        return [(connection, worker) for connection, worker in self.workers.items() if connection in ready]
-
-    def _ended(self, connection: Connection, worker: _Worker) -> None:
-        """A process that has no more to do, or that was killed: then its trial failed, and another takes its place."""
-        worker.process.join()
-        del self.workers[connection]
-        code = worker.process.exitcode or 0
-        if code == 0:
-            return
-        reason = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        if worker.trial is None:
-            raise RunError(f"a process of the search {reason} before it had a trial.")
-        message = f"its process {reason}" + (" (out of memory?)." if code == -signal.SIGKILL else ".")
-        if self.study.give_up(worker.trial, message):
-            self.on_event(over(self.study, TrialEvent("failed", worker.trial, worker.job, message=message)))
-        self._start(worker.job)
-
-    def _wind_down(self) -> None:
-        """Asks every process to end after its present epoch and waits for it."""
-        for connection in self.workers:
-            with suppress(OSError):
-                connection.send(None)
-        while self.workers:
-            for connection, worker in self._ready():
-                try:
-                    connection.recv()
-                except (EOFError, OSError):
-                    worker.process.join()
-                    del self.workers[connection]
+    ``job`` is the number of this process in its events. ``stop`` is called regularly; if it returns true,
+    :class:`Interrupted` is raised.
+    """
+    with answering(study.storage):
+        while True:
+            with study.claimed() as trial:
+                if trial is not None:
+                    on_event(Event("started", trial.number, job))
+                    watch = _Watch(study, trial, Reporter(job, on_event, stop))
+                    event = _trained(study, trial, watch, device, data_dir)
+                    study.tell(trial, event.value, pruned=event.kind == "pruned")
+                    on_event(_over(study, event))
+            if trial is None:
+                if not study.waits():
+                    return
+                if stop():
+                    raise Interrupted("stopped.")
+                time.sleep(WAIT_SECONDS)
 
 
-def _devices(device: str) -> list[str]:
-    gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
-    return [f"cuda:{number}" for number in range(gpus)] or [device]
+def _work(task: _Task, device: str, report: Reporter) -> bool:
+    """The task of a process in the pool."""
+    study, job = task.study(), report.job
+    run_trials(study, job=job, device=device, data_dir=task.data_dir, on_event=report.send, stop=report.stops)
+    return True
+
+
+def _over(study: Study, event: Event) -> Event:
+    """An event with the state of the study."""
+    best = study.best()
+    return replace(event, done=len(study.finished()), best=None if best is None else best.value)
+
+
+class _Watch:
+    """Observes the epochs of a trial: reports them, and stops the training on request or to prune it."""
+
+    def __init__(self, study: Study, trial: FrozenTrial, report: Reporter) -> None:
+        self.number, self.report = trial.number, report
+        self.pruned = False
+        self.before = 0  # epochs of the trainings on earlier indices
+        self._reported = set(trial.intermediate_values)
+        self._live = study.live(trial) if study.search.prune else None
+
+    def __call__(self, epoch: Epoch) -> None:
+        if self._live is not None and epoch.number % max(1, epoch.total // PRUNE_STEPS) == 0:
+            step = self.before + epoch.number
+            if step not in self._reported:
+                self._live.report(epoch.val_metric, step)
+            self.pruned = epoch.number < epoch.total and self._live.should_prune()
+        self.report.epoch(self.number, epoch)
+        if self.pruned:
+            raise KeyboardInterrupt
+
+
+def _trained(study: Study, trial: FrozenTrial, watch: _Watch, device: str, data_dir: str | Path | None) -> Event:
+    """Trains a trial and returns its last event; errors that are not the trial's fault are raised."""
+    number, job = trial.number, watch.report.job
+    metric, results = study.search.metric, []
+    try:
+        experiment = study.experiment(trial)
+        for index in study.search.indices:
+            folder = study.folder_of(trial) / str(index)
+            one = replace(experiment, index=index)
+            results.append(train(one, folder, device=device, data_dir=data_dir, observer=watch))
+            watch.before += experiment.training.epochs
+        if not math.isfinite(value := trial_value(results, metric)):
+            raise ValueError(f"the validation {metric} is {value}.")
+    except Interrupted:
+        if not watch.pruned:
+            raise
+        return Event("pruned", number, job)
+    except (RunError, Busy, DataError, OSError, ImportError, StorageInternalError):
+        raise
+    except Exception as error:
+        message = str(error) or type(error).__name__
+        study.explain(trial, f"{message}\n\n{traceback.format_exc()}")
+        return Event("failed", number, job, message=message)
+    return Event("finished", number, job, value=value)
 
 
 def _write(study: Study) -> None:
     best = study.best()
     assert best is not None
-    with usable(study.folder):
-        write_atomic(study.folder / BEST, settings.dumps(study.experiment(best)))
-        write_atomic(study.folder / TABLE, _table(study))
-
-
-def _table(study: Study) -> str:
-    """The text of ``trials.csv``."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    keys = list(study.search.space)
-    writer.writerow(["trial", "state", f"val_{study.search.metric}", *keys])
+    writer.writerow(["trial", "state", f"val_{study.search.metric}", *study.search.space])
     for trial in study.trials():
         point = decoded(study.search.space, trial.params)
         values = [" ".join(map(str, value)) if isinstance(value, tuple) else value for value in point.values()]
-        writer.writerow([trial.number, trial.state.name.lower(), _value(trial), *values])
-    return text.getvalue()
+        writer.writerow([trial.number, trial.state.name.lower(), trial.value, *values])
+    with usable(study.folder):
+        write_atomic(study.folder / BEST, settings.dumps(study.experiment(best)))
+        write_atomic(study.folder / TABLE, text.getvalue())
 
 
-def _value(trial: FrozenTrial) -> float | str:
-    return "" if trial.value is None else trial.value
-
-
-def _outcome(study: Study) -> Outcome:
+def _outcome(study: Study) -> SearchOutcome:
     trials, best = study.trials(), study.best()
     failed = [trial for trial in trials if trial.state.name == "FAIL"]
     if best is None or best.value is None:
         reason = f": {study.reason(failed[0])}" if failed else "."
-        raise RunError(f"none of {len(trials)} trials has come to a value{reason}")
+        raise RunError(f"none of {len(trials)} trials has a value{reason}")
     finished = len(study.finished())
     elsewhere = len(trials) - finished
-    return Outcome(study.experiment(best), best.number, best.value, finished, len(failed), elsewhere, study.expected())
+    return SearchOutcome(
+        study.experiment(best), best.number, best.value, finished, len(failed), elsewhere, study.expected()
+    )

@@ -1,4 +1,4 @@
-"""Tables of results: run folders to numbers, numbers to Markdown, LaTeX and CSV."""
+"""Result tables: from run folders and recorded results to Markdown, LaTeX and CSV."""
 
 from torch_goat.experiments.tables.ledger import Ledger, RecordedRun
 from torch_goat.experiments.tables.render import FORMATS, to_csv, to_latex, to_markdown

@@ -1,21 +1,23 @@
 import json
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, Protocol
 
 from torch_goat import settings
 from torch_goat.experiments import Experiment, Result, RunError, finished
-from torch_goat.experiments.recipes import Run
-from torch_goat.experiments.recipes.plan import CellName
+from torch_goat.experiments.recipes import CellName, CellRun
 from torch_goat.experiments.run import RESULT
 from torch_goat.experiments.training.options import difference
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
 
-_NO_RESULT = (ValueError, KeyError, TypeError, AttributeError)
+_INVALID = (ValueError, KeyError, TypeError, AttributeError)
+_METRICS = ("result", "metrics")  # differ in every line, and the order of their keys matters: the first one decides
+_Tables = dict[str, dict[str, Any]]  # those of the experiment and of the result
 
 
-class Planned(Protocol):
+class TableRun(Protocol):
     """A run of a table: a repetition of a cell, or a trial of its search."""
 
     @property
@@ -28,7 +30,7 @@ class Planned(Protocol):
 class RecordedRun(NamedTuple):
     """A finished run of a table."""
 
-    run: Run
+    run: CellRun
     result: Result
 
     @property
@@ -38,11 +40,13 @@ class RecordedRun(NamedTuple):
 
 
 class Ledger:
-    """The results of a table: those in run folders, and those in a file of JSON lines that stands for the rest.
+    """The results of a table, from run folders and from a file of result lines.
 
-    Run folders hold weights and checkpoints and stay where they were made. The file, ``table1.jsonl`` beside the folder
-    ``table1``, has a line for every run that is done, with its folder, its experiment and its result: enough to print
-    the table, and to know what need not be run again.
+    Run folders hold weights and checkpoints and stay on the machine that made them. The file, ``table1.jsonl`` beside
+    the folder ``table1``, has a line with the folder, experiment and result of every finished run: enough to print the
+    table and to know what need not be run again. Values that most lines share are stored once, in a first line
+    ``{"shared": ...}``; the lines below it hold only what differs, ``null`` for a key that they lack. Lines of earlier
+    versions, with ``"folder"`` instead of ``"run"``, are complete.
 
     Args:
         folder: The folder of the table.
@@ -51,35 +55,19 @@ class Ledger:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder.with_name(folder.name + ".jsonl")
-        self._lines: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
-        if self.path.exists():
-            for number, line in enumerate(self.path.read_bytes().splitlines(), 1):
-                try:
-                    entry = json.loads(line)
-                    _check(Result(**entry["result"]))
-                    found = dict(entry["experiment"]), entry["result"]
-                    known = self._lines.setdefault(entry["folder"], found)
-                except _NO_RESULT:
-                    raise RunError(
-                        f"{self.path}, line {number}: not a result; remove the line to run it again."
-                    ) from None
-                if known != found:
-                    raise RunError(
-                        f"{self.path}, line {number}: another line has another result for {entry['folder']}; "
-                        "remove one of the two."
-                    )
+        self._lines = read_lines(self.path) if self.path.exists() else {}
         self._written = dict(self._lines)
-        self._read: dict[str, Experiment | None] = {}  # experiments of lines, read when they are asked for
+        self._experiments: dict[str, Experiment | None] = {}  # of lines, parsed on first use
 
-    def result(self, run: Planned) -> Result | None:
-        """The result of a run that is done, else ``None``; another experiment and missing metrics are refused."""
+    def result(self, run: TableRun) -> Result | None:
+        """The result of a finished run, else ``None``; raises an error for another experiment or missing metrics."""
         if (name := str(run.folder)) in self._lines:
-            experiment, result = self._lines[name]
-            if name not in self._read:
-                self._read[name] = _experiment(experiment)
-            there = self._read[name]
+            line = self._lines[name]
+            if name not in self._experiments:
+                self._experiments[name] = _experiment(line["experiment"])
+            there = self._experiments[name]
             if there == run.experiment:
-                return Result(**result)
+                return Result(**line["result"])
             if there is not None:
                 what = difference(there, run.experiment)
                 raise RunError(
@@ -91,25 +79,25 @@ class Ledger:
         if found is not None:
             try:
                 _check(found)
-            except _NO_RESULT:
+            except _INVALID:
                 raise RunError(
                     f"{folder / RESULT} lacks metrics that the table needs; remove it to run this again."
                 ) from None
         return found
 
-    def is_missing(self, run: Planned) -> bool:
-        """Whether a run is still to be done; one whose folder is of no use is not."""
+    def is_missing(self, run: TableRun) -> bool:
+        """Whether a run is still to be done; a run whose folder cannot be used is not."""
         try:
             return self.result(run) is None
         except RunError:
             return False
 
-    def results(self, runs: Iterable[Planned]) -> dict[PurePosixPath, Result]:
-        """The results of those that are done, by their folders; one that holds another experiment is refused."""
+    def results(self, runs: Iterable[TableRun]) -> dict[PurePosixPath, Result]:
+        """The results of the finished runs, by folder."""
         return {run.folder: result for run in runs if (result := self.result(run)) is not None}
 
-    def collect(self, runs: Iterable[Run]) -> tuple[list[RecordedRun], dict[CellName, str]]:
-        """The finished ones of some runs, and by row and column why a folder cannot be used."""
+    def collect(self, runs: Iterable[CellRun]) -> tuple[list[RecordedRun], dict[CellName, str]]:
+        """The finished ones of some runs, and for each cell with an unusable folder the reason."""
         found: list[RecordedRun] = []
         problems: dict[CellName, str] = {}
         for run in runs:
@@ -122,50 +110,116 @@ class Ledger:
                 found.append(RecordedRun(run, result))
         return found, problems
 
-    def share(self, runs: Iterable[Planned], done: Iterable[Planned]) -> None:
-        """Gives runs that are missing the results of others that have done the same experiment.
+    def share(self, runs: Iterable[TableRun], done: Iterable[TableRun]) -> None:
+        """Gives missing runs the results of others with the same experiment.
 
-        A cell whose settings a search has tried on several graphs or splits needs no second training on these.
-
-        Args:
-            runs: The runs.
-            done: Others that may be done.
+        The settings that a search chose need not be trained again on the graphs or splits of its trials.
         """
         by_experiment = {run.experiment: result for run in done if (result := self.result(run)) is not None}
         for run in filter(self.is_missing, runs):
             if run.experiment in by_experiment:
-                result = by_experiment[run.experiment]
-                self._lines[str(run.folder)] = settings.to_table(run.experiment), settings.to_table(result)
-                self._read[str(run.folder)] = run.experiment
+                self._record(self._lines, run, by_experiment[run.experiment])
 
-    def write(self, runs: Iterable[Planned]) -> None:
-        """Writes the results of these runs into the file, as far as there are any; other lines stay."""
+    def write(self, runs: Iterable[TableRun]) -> None:
+        """Adds lines for the finished ones of these runs to the file; other lines stay."""
         found = dict(self._lines)
         for run in runs:
             try:
                 result = self.result(run)
             except RunError:
                 continue
-            if result is not None and self._read.get(str(run.folder)) != run.experiment:  # has no line
-                found[str(run.folder)] = settings.to_table(run.experiment), settings.to_table(result)
-                self._read[str(run.folder)] = run.experiment
-        if found == self._written:
-            return
-        self._lines, self._written = found, dict(found)
-        lines = (
-            json.dumps({"folder": folder, "experiment": experiment, "result": result}, ensure_ascii=False)
-            for folder, (experiment, result) in found.items()
-        )
-        write_atomic(self.path, "".join(f"{line}\n" for line in lines))
+            if result is not None and self._experiments.get(str(run.folder)) != run.experiment:  # has no line
+                self._record(found, run, result)
+        if found != self._written:
+            self._lines, self._written = found, dict(found)
+            write_atomic(self.path, "".join(f"{line}\n" for line in _dump(found)))
+
+    def _record(self, lines: dict[str, _Tables], run: TableRun, result: Result) -> None:
+        tables = {"experiment": settings.to_table(run.experiment), "result": settings.to_table(result)}
+        lines[str(run.folder)] = tables
+        self._experiments[str(run.folder)] = run.experiment
+
+
+def read_lines(path: Path) -> dict[str, _Tables]:
+    """Reads result lines: by folder, the tables of the experiment and of the result."""
+    lines: dict[str, _Tables] = {}
+    shared: dict[str, Any] = {}
+    for number, text in enumerate(path.read_bytes().splitlines(), 1):
+        try:
+            entry = json.loads(text)
+            if "shared" in entry:
+                shared = entry["shared"]
+                continue
+            folder = entry["run"] if "run" in entry else entry["folder"]
+            tables = {key: dict(entry.get(key, {})) for key in ("experiment", "result")}
+            tables = _merged(shared, tables) if "run" in entry else tables
+            _check(Result(**tables["result"]))
+            known = lines.setdefault(folder, tables)
+        except _INVALID:
+            raise RunError(f"{path}, line {number}: not a result; remove the line to run it again.") from None
+        if known != tables:
+            raise RunError(
+                f"{path}, line {number}: another line has another result for {folder}; remove one of the two."
+            )
+    return lines
+
+
+def _dump(lines: Mapping[str, _Tables]) -> Iterator[str]:
+    """The text of result lines, with the most common value of every key in a line of its own."""
+    texts = {folder: {key: json.dumps(value) for key, value in _leaves(line)} for folder, line in lines.items()}
+    common = {}
+    for key in dict.fromkeys(key for entry in texts.values() for key in entry):
+        text, count = Counter(entry.get(key) for entry in texts.values()).most_common(1)[0]
+        if text is not None and count > 1 and key != _METRICS:
+            common[key] = text
+    shared = _nested({key: json.loads(text) for key, text in common.items()})
+    if shared:
+        yield json.dumps({"shared": shared}, ensure_ascii=False)
+    for folder, line in lines.items():
+        changes: dict[tuple[str, ...], Any] = {key: None for key in common if key not in texts[folder]}
+        changes |= {key: value for key, value in _leaves(line) if common.get(key) != texts[folder][key]}
+        entry = {"run": folder, **_nested(changes)}
+        if not shared or _merged(shared, _nested(changes)) != line:  # null, or empty tables
+            entry = {"folder": folder, **line}
+        yield json.dumps(entry, ensure_ascii=False)
+
+
+def _leaves(table: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict) and value and (*path, key) != _METRICS:
+            yield from _leaves(value, (*path, key))
+        else:
+            yield (*path, key), value
+
+
+def _nested(leaves: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
+    table: dict[str, Any] = {}
+    for (*path, last), value in leaves.items():
+        place = table
+        for key in path:
+            place = place.setdefault(key, {})
+        place[last] = value
+    return table
+
+
+def _merged(shared: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Shared values with the changes of a line; ``None`` removes a key."""
+    merged = {**shared, **changes}
+    for key, value in changes.items():
+        if isinstance(value, dict) and isinstance(shared.get(key), dict):
+            merged[key] = _merged(shared[key], value)
+        if value is None or merged[key] == {}:
+            del merged[key]
+    return merged
 
 
 def _check(result: Result) -> None:
-    """Refuses what is not the result of a run on validation and test nodes."""
+    """Raises an error unless the result has metrics of the validation and test nodes."""
     for metrics in (result.metrics["val"], result.metrics["test"]):
         if not metrics.keys() & {"accuracy", "mse"}:
             raise ValueError("there is no metric to judge by")
         if not all(isinstance(value, float | int) for value in metrics.values()):
-            raise ValueError("a metric is no number")
+            raise ValueError("a metric is not a number")
 
 
 def _experiment(table: dict[str, Any]) -> Experiment | None:

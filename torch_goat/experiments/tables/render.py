@@ -1,24 +1,28 @@
-"""A table as Markdown, LaTeX and CSV."""
+"""Result tables as text: first a grid without markup, then Markdown, LaTeX and CSV, all with the same words."""
 
 import csv
 import io
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
-from torch_goat.experiments.tables.layout import Grid, Lines, Text, comparison_grid, main_grid, notes
-from torch_goat.experiments.tables.table import ResultTable
+from torch_goat.experiments.tables.table import Entry, Heading, ResultTable
 
+EMPTY = "–"
+MINUS = "−"
+BEST = f"Best bold and second best underlined, among the complete cells of a column; {EMPTY}: not run."
+PAIRED = "signed-rank test on the same graphs or splits"
+UNPAIRED = "rank-sum test on runs that differ by their seed"
 _MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]<>|#~$])")
 _MARKDOWN = {
     "plain": "{}",
     "bold": "**{}**",
-    "underlined": "<ins>{}</ins>",  # Markdown has no underline of its own
+    "underlined": "<ins>{}</ins>",  # Markdown has no underline
     "small": "<sub>{}</sub>",
 }
 _LATEX_SIGNS = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
-    "[": "{[}",  # after the end of a row these two would be read as an option of it
+    "[": "{[}",  # at the start of a row, these two would be read as an option of the row break before
     "*": "{*}",
     "-": "-{}",
     "~": r"\textasciitilde{}",
@@ -31,9 +35,149 @@ _LATEX_SIGNS = {character: f"\\{character}" for character in "&%$#_{}"} | {
 }
 _LATEX = {"plain": "{}", "bold": r"\textbf{{{}}}", "underlined": r"\underline{{{}}}", "small": r"{{\footnotesize {}}}"}
 
+Style = Literal["plain", "bold", "underlined", "small"]
+STYLES: dict[int, Style] = {0: "plain", 1: "bold", 2: "underlined"}  # of a cell's place in its column
+
+
+class StyledText(NamedTuple):
+    """A piece of text with its style."""
+
+    text: str
+    style: Style = "plain"
+
+
+CellText = list[list[StyledText]]  # the lines of one cell
+
+
+class Grid(NamedTuple):
+    """Rows and columns of text."""
+
+    title: str
+    head: list[CellText]
+    body: list[list[CellText]]
+    rules: set[int]  # rows of the body with a rule above them
+
+
+def main_grid(table: ResultTable) -> Grid:
+    """The grid of our numbers and the published ones."""
+    body = [
+        [
+            [[StyledText(label)]],
+            *(_numbers(table.entries[row, name], head, table.reference) for name, head in table.headings.items()),
+        ]
+        for row, label in table.labels.items()
+    ]
+    baseline = [row in table.baselines for row in table.labels]
+    rules = {number for number in range(1, len(baseline)) if baseline[number] != baseline[number - 1]}
+    return Grid(table.title, _head(table), body, rules)
+
+
+def comparison_grid(table: ResultTable) -> Grid | None:
+    """The grid of comparisons with the best baselines, if there are any."""
+    rows = [row for row in table.labels if any(table.entries[row, name].comparison for name in table.headings)]
+    body = [
+        [[[StyledText(table.labels[row])]], *(_tested(table, row, name) for name in table.headings)] for row in rows
+    ]
+    return Grid(_comparisons(table), _head(table), body, set()) if rows else None
+
+
+def notes(table: ResultTable) -> list[str]:
+    """The notes below a table."""
+    lacking = [f"{head.label} ({head.dataset})" for name, head in table.headings.items() if name in table.lacking]
+    published = any(entry.published for entry in table.entries.values())
+    beside = f"; below it the {table.reference}'s number and our difference from it" if published else ""
+    found = [f"Mean ± sample standard deviation over the runs of a cell{beside}. {BEST}"]
+    if table.search.trials:
+        found.append(_searched(table))
+    if table.devices:
+        found.append(f"Runs: {', '.join(f'{count} on {device}' for device, count in sorted(table.devices.items()))}.")
+    if lacking:
+        found.append(f"Not run for want of data: {', '.join(lacking)}.")
+    return found + _waiting(table)
+
+
+def _comparisons(table: ResultTable) -> str:
+    text = "Difference from the best baseline of the column, and p-value of the two-sided Wilcoxon"
+    seeds = [head.label for head in table.headings.values() if not head.paired]
+    if not seeds:
+        return f"{text} {PAIRED}"
+    if len(seeds) == len(table.headings):
+        return f"{text} {UNPAIRED}"
+    return f"{text} {PAIRED}; of {', '.join(seeds)}, of the {UNPAIRED}"
+
+
+def _waiting(table: ResultTable) -> list[str]:
+    columns: dict[str, list[str]] = {}  # by the names of the rows
+    for column, head in table.headings.items():
+        rows = ", ".join(row for row in table.labels if (row, column) in table.waiting)
+        columns.setdefault(rows, []).append(head.label)
+    found = [f"{', '.join(labels)}: {rows}" for rows, labels in columns.items() if rows]
+    return [f"Run when --only names their rows: {'; '.join(found)}."] if found else []
+
+
+def _searched(table: ResultTable) -> str:
+    number = table.search.repetitions
+    judge = "graph, split or seed" if number == 1 else f"{number} graphs, splits or seeds"
+    text = (
+        f"The settings of every cell are the best of {table.search.trials} trials by the validation nodes of its "
+        f"first {judge}"
+    )
+    heads = [head for head in table.headings.values() if head.finals > number]
+    last = [f"{head.label}: {head.finalists} on {head.finals}" for head in heads]
+    if not last:
+        return f"{text}."
+    return f"{text}; the best of them were repeated on more before one was chosen ({'; '.join(last)})."
+
+
+def signed(value: float, decimals: int) -> str:
+    """A number with its sign, except for one that is shown as zero."""
+    text = f"{value:+.{decimals}f}"
+    return text[1:] if not float(text) else text.replace("-", MINUS)
+
+
+def _head(table: ResultTable) -> list[CellText]:
+    return [
+        [[StyledText("Method")]],
+        *([[StyledText(head.label)], [StyledText(head.metric, "small")]] for head in table.headings.values()),
+    ]
+
+
+def _numbers(entry: Entry, heading: Heading, reference: str) -> CellText:
+    if entry.summary is None:
+        first = [StyledText(EMPTY)]
+    else:
+        mean, std, runs = entry.summary
+        first = [StyledText(f"{mean:.{heading.decimals}f}", STYLES[entry.place])]
+        if std is not None:
+            first.append(StyledText(f" ± {std:.{heading.decimals}f}"))
+        if runs < entry.planned:
+            first.append(StyledText(f" ({runs} of {entry.planned} runs)"))
+    lines = [first]
+    if entry.published is not None:
+        difference = "" if entry.difference is None else f" ({signed(entry.difference, heading.decimals)})"
+        lines.append([StyledText(f"{reference} {entry.published.text}{difference}", "small")])
+    return lines
+
+
+def _tested(table: ResultTable, row: str, column: str) -> CellText:
+    comparison = table.entries[row, column].comparison
+    if comparison is None:
+        return [[StyledText(EMPTY)]]
+    difference = signed(comparison.difference, table.headings[column].decimals)
+    return [
+        [StyledText(f"{difference} from {table.baselines[comparison.other]}")],
+        [StyledText(_p_value(comparison.p_value), "small")],
+    ]
+
+
+def _p_value(value: float | None) -> str:
+    if value is None:
+        return "too few runs for a test"
+    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+
 
 def to_markdown(table: ResultTable) -> str:
-    """The table, its notes and the comparisons, as GitHub reads Markdown."""
+    """The table, its notes and the comparisons in GitHub's Markdown."""
     parts = [f"**{_markdown(table.title)}**", _markdown_grid(main_grid(table)), *map(_markdown, notes(table))]
     comparisons = comparison_grid(table)
     if comparisons is not None:
@@ -42,7 +186,7 @@ def to_markdown(table: ResultTable) -> str:
 
 
 def to_latex(table: ResultTable) -> str:
-    """The table with its notes as caption, and the comparisons, as two floats."""
+    """The table, with its notes as caption, and the comparisons as two floats."""
     caption = " ".join([f"{table.title}.", *notes(table)])
     parts = [r"% needs \usepackage{booktabs}", _latex_grid(main_grid(table), caption)]
     comparisons = comparison_grid(table)
@@ -52,7 +196,7 @@ def to_latex(table: ResultTable) -> str:
 
 
 def to_csv(table: ResultTable) -> str:
-    """A line per cell, with all digits; accuracies, their deviations and differences are percentages."""
+    """One line per cell with all digits; accuracies, their deviations and differences are percentages."""
     text = io.StringIO()
     records = [_record(table, row, column) for row in table.labels for column in table.headings]
     lines = csv.DictWriter(text, list(records[0]), lineterminator="\n")
@@ -66,7 +210,7 @@ FORMATS: dict[str, tuple[str, Callable[[ResultTable], str]]] = {
     "latex": (".tex", to_latex),
     "csv": (".csv", to_csv),
 }
-"""How a table can be written, by name: the ending of its file and what makes the text."""
+"""Output formats by name: the suffix of the file and the function that makes the text."""
 
 
 def _record(table: ResultTable, row: str, column: str) -> dict[str, Any]:
@@ -104,7 +248,7 @@ def _markdown(text: str) -> str:
 
 
 def _markdown_grid(grid: Grid) -> str:
-    def cell(lines: Lines) -> str:
+    def cell(lines: CellText) -> str:
         return "<br>".join("".join(_marked(piece, _markdown, _MARKDOWN) for piece in line) for line in lines)
 
     rows = ["| " + " | ".join(map(cell, row)) + " |" for row in (grid.head, *grid.body)]
@@ -112,13 +256,12 @@ def _markdown_grid(grid: Grid) -> str:
 
 
 def _latex(text: str) -> str:
-    # Two hyphens would be set as a dash, but they begin an option of the command.
+    # Two hyphens would become a dash, but they start a command-line option.
     return re.sub("-(?=-)|[^-]", lambda found: _LATEX_SIGNS.get(found[0], found[0]), _one_line(text))
 
 
 def _latex_grid(grid: Grid, caption: str) -> str:
-    def row(cells: list[Lines]) -> str:
-        """As many lines as the longest cell has."""
+    def row(cells: list[CellText]) -> str:
         height = max(map(len, cells))
         filled = [cell + [[]] * (height - len(cell)) for cell in cells]
         texts = [["".join(_marked(piece, _latex, _LATEX) for piece in line) for line in cell] for cell in filled]
@@ -131,5 +274,5 @@ def _latex_grid(grid: Grid, caption: str) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", r"\end{table}"])
 
 
-def _marked(piece: Text, escape: Callable[[str], str], marks: dict[str, str]) -> str:
+def _marked(piece: StyledText, escape: Callable[[str], str], marks: dict[str, str]) -> str:
     return marks[piece.style].format(escape(piece.text))

@@ -1,4 +1,4 @@
-"""A table of results: our numbers beside the paper's, ranked and tested."""
+"""Result tables: our numbers next to the paper's, ranked and tested."""
 
 import math
 from collections import Counter
@@ -7,63 +7,44 @@ from dataclasses import dataclass, field, replace
 
 from torch_goat.data.datasets import DATASETS
 from torch_goat.experiments.comparison import Comparison, RunGroup, Summary, compare_runs, summarize
-from torch_goat.experiments.recipes import Published, Recipe, Run, Search
-from torch_goat.experiments.recipes.plan import CellName
+from torch_goat.experiments.recipes import CellName, CellRun, Published, RandomSearch, Recipe
 from torch_goat.experiments.tables.ledger import RecordedRun
 
-DECIMALS = {"accuracy (%)": 2, "MSE": 5}  # where the paper has no number
+DECIMALS = {"accuracy (%)": 2, "MSE": 5}  # for columns without published numbers
 
 
 @dataclass(frozen=True)
 class Heading:
-    """A column of a table.
-
-    Args:
-        label: Its dataset, as the table calls it.
-        dataset: Its dataset, as the registry calls it.
-        split: The split protocol.
-        metric: What its numbers are; accuracies are percentages.
-        decimals: How many decimals they are shown with: as many as the paper has.
-        paired: Whether runs of the same repetition are of the same graph or split; else they differ by their seed.
-        finals: On how many graphs, splits or seeds the best trials of a search were repeated.
-        finalists: How many trials these are.
-    """
+    """A column of a table."""
 
     label: str
     dataset: str
     split: str
-    metric: str
-    decimals: int
-    paired: bool = True
-    finals: int = 0
-    finalists: int = 0
+    metric: str  # accuracies are percentages
+    decimals: int  # as many as the paper has
+    paired: bool = True  # whether repetitions share a graph or split; otherwise they differ only in their seed
+    finals: int = 0  # number of graphs, splits or seeds on which the best trials of a search were repeated
+    finalists: int = 0  # number of these trials
 
     @property
     def unit(self) -> int:
-        """What a metric is multiplied by."""
+        """Factor of the metric."""
         return 1 if self.metric == "MSE" else 100
 
     @property
     def sign(self) -> int:
-        """1 if larger numbers are better, else -1."""
+        """1 if higher numbers are better, else -1."""
         return -1 if self.metric == "MSE" else 1
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A cell of a table.
+    """A cell of a table."""
 
-    Args:
-        group: Its finished runs, compared with those of the column; ``None`` if there are none.
-        planned: Number of runs of the complete cell.
-        published: The paper's number.
-        place: 1 for the best complete cell of its column, 2 for the second best, else 0; equal ones share a place.
-    """
-
-    group: RunGroup[RecordedRun] | None
-    planned: int
+    group: RunGroup[RecordedRun] | None  # its finished runs, if any, compared with those of the column
+    planned: int  # number of runs of the complete cell
     published: Published | None = None
-    place: int = 0
+    place: int = 0  # 1 for the best complete cell of its column, 2 for the second best; equal ones share a place
 
     @property
     def values(self) -> dict[int, float]:
@@ -98,34 +79,21 @@ class Entry:
 
 @dataclass(frozen=True)
 class ResultTable:
-    """A table of results.
-
-    Args:
-        title: What it shows.
-        headings: Its columns by name.
-        labels: How its rows are called, by name.
-        baselines: How the rows are called that others are tested against, by name.
-        entries: Its cells by row and column.
-        lacking: The columns that have empty cells because their data are not here.
-        waiting: The cells that are not complete because they are run on demand.
-        search: How the settings of the cells were found.
-        devices: How many runs were done on which device.
-        reference: Whose the published numbers are.
-    """
+    """A result table; its rows and columns are keyed by their names in the recipe."""
 
     title: str
     headings: Mapping[str, Heading]
-    labels: Mapping[str, str]
-    baselines: Mapping[str, str]
+    labels: Mapping[str, str]  # of the rows
+    baselines: Mapping[str, str]  # labels of the rows that the others are tested against
     entries: Mapping[CellName, Entry]
-    lacking: Set[str] = frozenset()
-    waiting: Set[CellName] = frozenset()
-    search: Search = field(default_factory=Search)
-    devices: Mapping[str, int] = field(default_factory=dict)
-    reference: str = "paper"
+    lacking: Set[str] = frozenset()  # columns with empty cells because their data are not available
+    waiting: Set[CellName] = frozenset()  # incomplete cells that are run only on request
+    search: RandomSearch = field(default_factory=RandomSearch)
+    devices: Mapping[str, int] = field(default_factory=dict)  # number of runs by device
+    reference: str = "paper"  # source of the published numbers
 
     def part(self, rows: Iterable[str], columns: Iterable[str]) -> "ResultTable":
-        """Some rows and columns, with the places and tests that they have in the whole table."""
+        """Some rows and columns, with their places and tests in the whole table."""
         rows, columns = set(rows), set(columns)
         return replace(
             self,
@@ -135,15 +103,11 @@ class ResultTable:
 
 
 def tabulate(
-    recipe: Recipe, runs: Iterable[Run], done: Iterable[RecordedRun], lacking: Iterable[str] = ()
+    recipe: Recipe, runs: Iterable[CellRun], done: Iterable[RecordedRun], lacking: Iterable[str] = ()
 ) -> ResultTable:
-    """Makes the table of a recipe from the results of its runs.
+    """Makes the table of a recipe from all its runs and the finished ones (see :meth:`Ledger.collect`).
 
-    Args:
-        recipe: The recipe.
-        runs: All its runs.
-        done: The finished ones, see :meth:`Ledger.collect`.
-        lacking: The columns whose data are not available.
+    ``lacking`` names the columns whose data are not available.
     """
     done = sorted(done, key=lambda one: one.run.row)  # the first of equal baselines by name is the best one
     planned = Counter((run.row, run.column) for run in runs)

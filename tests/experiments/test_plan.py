@@ -1,3 +1,4 @@
+import json
 import signal
 import subprocess
 import time
@@ -6,14 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests import alone
-from torch_goat.experiments import Experiment, PlannedRun, TrainingOptions, finished, train, worker, write_plan
+from torch_goat import settings
+from torch_goat.experiments import Experiment, PlannedRun, TrainingOptions, finished, plan, read_plan, train, write_plan
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.files import locked
 
 
 def write(folder: Path, epochs: dict[str, int]) -> list[PlannedRun]:
     """A plan with a run for every name."""
-    plan = [
+    runs = [
         PlannedRun(
             folder / name,
             Experiment(
@@ -25,14 +27,13 @@ def write(folder: Path, epochs: dict[str, int]) -> list[PlannedRun]:
         )
         for seed, (name, count) in enumerate(epochs.items())
     ]
-    write_plan(folder / "plan.json", plan)
-    return plan
+    write_plan(folder / "plan.json", runs)
+    return runs
 
 
 def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
     """The worker, in an environment where only the library's own needs can be imported."""
-    plan = str(folder / "plan.json")
-    return alone.start(folder, "torch_goat.training.worker", plan, "--device", "cpu", *arguments)
+    return alone.start(folder, "torch_goat.training.worker", str(folder / "plan.json"), "--device", "cpu", *arguments)
 
 
 def until(condition) -> None:
@@ -54,7 +55,7 @@ def test_a_plan_survives_ctrl_c_and_runs_with_the_library_alone(tmp_path: Path) 
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=300)
     assert process.returncode == 130, errors
-    assert errors == "worker: stopped; 1 of 2 runs are done, the same plan goes on from there.\n"
+    assert errors == "worker: stopped; 1 of 2 runs are done, run the same plan again to continue.\n"
     assert (long.folder / "checkpoint.safetensors").exists()
 
     process = start(tmp_path, "--jobs", "2")
@@ -83,18 +84,18 @@ def test_the_time_that_is_given_is_kept(tmp_path: Path, capsys: pytest.CaptureFi
     write(tmp_path, {"endless": 10**7})
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        assert worker.main([str(tmp_path / "plan.json"), "--device", "cpu", "--seconds", "1"]) == 130
+        assert plan.main([str(tmp_path / "plan.json"), "--device", "cpu", "--seconds", "1"]) == 130
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGINT, before)
-    assert capsys.readouterr().err == "worker: stopped; 0 of 1 runs are done, the same plan goes on from there.\n"
+    assert capsys.readouterr().err == "worker: stopped; 0 of 1 runs are done, run the same plan again to continue.\n"
 
 
 def test_a_failed_run_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run,) = write(tmp_path, {"one": 2})
     run.folder.mkdir()
     (run.folder / "model.safetensors").write_text("precious")
-    assert worker.main([str(tmp_path / "plan.json"), "--device", "cpu"]) == 1
+    assert plan.main([str(tmp_path / "plan.json"), "--device", "cpu"]) == 1
     output = capsys.readouterr()
     assert "failed (1 of 1): " in output.out
     assert output.err == "worker: 1 of 1 runs failed; the lines above and error.txt in their folders say why.\n"
@@ -115,6 +116,44 @@ def test_wrong_usage_is_exit_code_2(
     if content is not None:
         (tmp_path / "plan.json").write_text(content)
     with pytest.raises(SystemExit) as caught:
-        worker.main([str(tmp_path / "plan.json"), *arguments])
+        plan.main([str(tmp_path / "plan.json"), *arguments])
     assert caught.value.code == 2
     assert text in capsys.readouterr().err
+
+
+def test_a_plan_moves_with_its_folders(tmp_path: Path) -> None:
+    experiment = Experiment(
+        "cora", seed=2, model=ModelOptions(name="gat", heads=4), training=TrainingOptions(epochs=9, stop_on="metric")
+    )
+    here, there = tmp_path / "here", tmp_path / "there"
+    write_plan(here / "plan.json", [PlannedRun(here / "a", experiment), PlannedRun(tmp_path / "b", Experiment("top2"))])
+    here.rename(there)
+    first, second = read_plan(there / "plan.json")
+    assert first == PlannedRun(there / "a", experiment)
+    assert second.folder.resolve() == tmp_path / "b"
+    assert second.experiment == Experiment("top2")
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("{", "not a JSON file"),
+        ("[]", "a plan must be"),
+        ('{"runs": [], "jobs": 3}', "a plan must be"),
+        ('{"runs": [{"folder": "a"}]}', r"runs\[0\] must be"),
+        ('{"runs": [{"folder": "a", "experiment": {}}]}', r"runs\[0\]: the key 'dataset' is missing"),
+        ('{"runs": [{"folder": "a", "experiment": {"dataset": "x", "model": {"head": 2}}}]}', "did you mean 'heads'"),
+        ('{"runs": [{"folder": "a", "experiment": {"dataset": "x", "training": {"epochs": 0}}}]}', "epochs = 0"),
+    ],
+)
+def test_bad_plans_are_refused_by_file_and_place(tmp_path: Path, content: str, text: str) -> None:
+    (tmp_path / "plan.json").write_text(content)
+    with pytest.raises(settings.SettingsError, match=rf"{tmp_path}/plan.json.*{text}"):
+        read_plan(tmp_path / "plan.json")
+
+
+def test_a_plan_is_plain_json(tmp_path: Path) -> None:
+    write_plan(tmp_path / "plan.json", [PlannedRun(tmp_path / "x/y", Experiment("top2", seed=1))])
+    (run,) = json.loads((tmp_path / "plan.json").read_text())["runs"]
+    assert run["folder"] == "x/y"
+    assert (run["experiment"]["dataset"], run["experiment"]["seed"]) == ("top2", 1)

@@ -1,8 +1,8 @@
 """Runs a table without the command line: ``python -m torch_goat.tables.worker table2 --search 20``.
 
-Needs PyTorch, PyG and Lightning Fabric alone, so that a machine where nothing can be installed can do all of a search:
-the trials, the finals and the runs of what they chose. What is done is kept in ``OUT/TABLE.jsonl``, which another
-machine shows with ``goat reproduce TABLE --out OUT --collect``; progress is plain lines.
+It needs only PyTorch, PyG and Lightning Fabric, so that a machine on which nothing else can be installed can run a
+whole search: the trials, the finals and the runs with the settings found. The results are in ``OUT/TABLE.jsonl``, which
+another machine shows with ``goat reproduce TABLE --out OUT --collect``.
 """
 
 import argparse
@@ -12,28 +12,27 @@ from pathlib import Path
 
 from torch_goat.data.datasets.raw import data_folder
 from torch_goat.experiments import PlannedRun, RunError
+from torch_goat.experiments.plan import add_arguments, run_logged, why_failed
 from torch_goat.experiments.recipes import find_recipe
-from torch_goat.experiments.tables.folder import TableFolder, asked_cells, begun_recipe, beside
+from torch_goat.experiments.tables.table_folder import TableFolder, asked_cells, begun_recipe, beside
 from torch_goat.experiments.training.interrupt import stopping_after
-from torch_goat.experiments.training.jobs import why_failed
-from torch_goat.experiments.training.worker import add_arguments, run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs what is missing; 0 if all of it is done, 1 if something failed, 2 for wrong usage, 130 after Ctrl-C."""
+    """Runs what is missing; exit code 0 if all is done, 1 if something failed, 2 for wrong usage, 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(
         prog="python -m torch_goat.tables.worker", description="Run what is missing of a table, several runs at a time."
     )
     parser.add_argument("table", metavar="TABLE", help="a table of the paper, or a recipe such as my.toml")
-    parser.add_argument("--only", default="", metavar="ROWS", help="rows to run, by comma")
-    parser.add_argument("--datasets", default="", metavar="COLUMNS", help="columns to run, by comma")
+    parser.add_argument("--only", default="", metavar="ROWS", help="rows to run, separated by commas")
+    parser.add_argument("--datasets", default="", metavar="COLUMNS", help="columns to run, separated by commas")
     parser.add_argument("--search", type=int, default=0, metavar="TRIALS", help="search the settings of every cell")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="the folder of all (default: results)")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="folder of the tables (default: results)")
     add_arguments(parser)
     options = parser.parse_args(arguments)
 
     def do(runs: Sequence[PlannedRun]) -> list[str]:
-        return why_failed(runs, run(runs, options))
+        return why_failed(runs, run_logged(runs, options))
 
     try:
         path = find_recipe(options.table)
@@ -59,7 +58,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"worker: {sentence}", file=sys.stderr)
     print(f"The results are in {beside(table.folder, '.jsonl')}; {len(table.missing(cells))} runs are missing.")
     return 1 if failures else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,3 +1,4 @@
+import ast
 import multiprocessing
 import os
 import signal
@@ -5,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+import torch_goat
 from torch_goat.experiments import Event, Experiment, PlannedRun, TrainingOptions, finished, run_plan, train
 from torch_goat.experiments.models import ModelOptions
 
 GCN = ModelOptions(name="gcn")
+PACKAGE = Path(torch_goat.__file__).parent
 
 
 def planned(folder: Path, epochs: int = 3, **changes) -> PlannedRun:
@@ -34,7 +37,7 @@ def test_one_run_cannot_hold_up_the_others(tmp_path: Path) -> None:
 
     def watch(event: Event) -> None:
         seen.append(event)
-        if event.kind == "epoch" and event.index == 1:
+        if event.kind == "epoch" and event.number == 1:
             (child,) = multiprocessing.active_children()
             assert child.pid is not None
             os.kill(child.pid, signal.SIGKILL)
@@ -47,10 +50,10 @@ def test_one_run_cannot_hold_up_the_others(tmp_path: Path) -> None:
     assert ends[3].result == finished(plan[3].experiment, plan[3].folder)
     assert "another experiment" in ends[4].message
     for end in (ends[1], ends[2]):
-        assert (plan[end.index].folder / "error.txt").read_text().splitlines()[0] == end.message
+        assert (plan[end.number].folder / "error.txt").read_text().splitlines()[0] == end.message
     assert not (tmp_path / "good/error.txt").exists()
     assert not (tmp_path / "done-with-another/error.txt").exists()
-    assert [(event.kind, event.index) for event in seen if event.kind != "epoch"] == [
+    assert [(event.kind, event.number) for event in seen if event.kind != "epoch"] == [
         ("skipped", 0), ("failed", 4), ("started", 1), ("failed", 1), ("started", 2), ("failed", 2), ("started", 3),
         ("finished", 3),
     ]  # fmt: skip
@@ -80,3 +83,25 @@ def test_an_error_in_the_callback_ends_the_processes(tmp_path: Path) -> None:
 
 def test_nothing_to_do_is_nothing_done() -> None:
     assert run_plan([]) == []
+
+
+def _starts_processes(path: Path) -> bool:
+    """Whether a module imports something that starts Python processes."""
+    pools = {"multiprocessing", "concurrent", "joblib"}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            threads = name == "concurrent.futures.ThreadPoolExecutor"
+            if (name.partition(".")[0] in pools and not threads) or name.startswith("torch.multiprocessing"):
+                return True
+    return False
+
+
+def test_there_is_one_process_pool() -> None:
+    found = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if _starts_processes(path)}
+    assert found == {"experiments/pool.py"}

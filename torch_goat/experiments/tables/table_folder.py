@@ -1,4 +1,4 @@
-"""A table in its folder: what is there of its trials and runs, what is missing, and what it looks like by now."""
+"""A table on disk: which of its trials and runs are finished, what is missing, and the table so far."""
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
@@ -8,8 +8,18 @@ from typing import Any
 from torch_goat import settings
 from torch_goat.data.datasets import DATASETS, DataError
 from torch_goat.experiments import PlannedRun
-from torch_goat.experiments.recipes import Recipe, Run, Trial, choose, finals, plan, read_recipe, settle, trials
-from torch_goat.experiments.recipes.plan import CellName
+from torch_goat.experiments.recipes import (
+    CellName,
+    CellRun,
+    Recipe,
+    Trial,
+    choose,
+    finals,
+    plan,
+    read_recipe,
+    settle,
+    trials,
+)
 from torch_goat.experiments.tables.ledger import Ledger
 from torch_goat.experiments.tables.render import FORMATS
 from torch_goat.experiments.tables.table import tabulate
@@ -17,18 +27,18 @@ from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
 
 Runner = Callable[[Sequence[PlannedRun]], list[str]]
-"""Does runs and says why some failed."""
+"""Runs a plan and returns why runs failed."""
 
 
 class TableFolder:
-    """A table in its folder: its recipe, its trials and runs, and what is there of them.
+    """A table in its folder.
 
     Args:
-        recipe: The recipe; with trials, its cells are filled in as their searches are done.
+        recipe: The recipe; with a search, its cells are filled in as their searches finish.
         folder: The folder of the runs. Beside it are ``FOLDER.jsonl``, the results, and the files of the table.
-        quick: Whether it is tried out.
+        quick: Whether to run only a few epochs, to try out everything.
         precision: The precision to train in, instead of the recipe's.
-        data_dir: The folder of the datasets.
+        data_dir: Folder of the datasets.
     """
 
     def __init__(
@@ -48,7 +58,7 @@ class TableFolder:
         self._settle()
 
     def missing(self, cells: Set[CellName]) -> list[PlannedRun]:
-        """What is to be run next of some cells: the trials of their search, and then the runs."""
+        """The next missing runs of some cells: the trials of their search, then the runs."""
         for planned in (self.trials, self.runs):
             found = [run for run in planned if (run.row, run.column) in cells and self.ledger.is_missing(run)]
             if found:
@@ -56,9 +66,9 @@ class TableFolder:
         return []
 
     def run(self, cells: Set[CellName], do: Runner) -> list[str]:
-        """Runs what is missing of some cells and returns why some failed."""
+        """Runs everything missing of some cells and returns why runs failed."""
         failures: list[str] = []
-        for _ in range(3):  # the search, its finals, and the runs of what it found
+        for _ in range(3):  # the search, its finals, and the runs with the settings found
             missing = self.missing(cells)
             if missing and not failures:
                 failures = do(missing)
@@ -66,7 +76,7 @@ class TableFolder:
         return failures
 
     def lacking(self, cells: Set[CellName]) -> dict[str, str]:
-        """The columns with something to run whose data are not here and cannot be fetched, with the reason."""
+        """The columns with missing runs whose data cannot be loaded, with the reason."""
         wanted = {column for _, column in cells if self.missing({cell for cell in cells if cell[1] == column})}
         reasons = {}
         for name, column in self.recipe.columns.items():
@@ -78,13 +88,13 @@ class TableFolder:
         return reasons
 
     def keep(self) -> None:
-        """Writes the results that are there by now and, after a search, its recipe."""
+        """Writes the results so far and, with a search, its recipe."""
         self.ledger.write([*self.trials, *self.runs])
         if self.trials:
             write_atomic(beside(self.folder, ".toml"), self.settled.to_toml())
 
     def write(self) -> None:
-        """Writes the table as it is by now, in every format, beside its results."""
+        """Writes the results and the table so far, in every format."""
         done, self.problems = self.ledger.collect(self.runs)
         columns = self.recipe.columns.items()
         lacking = [name for name, column in columns if not DATASETS[column.dataset].available(self.data_dir)]
@@ -102,49 +112,37 @@ class TableFolder:
             repeated = finals(self.recipe, drawn, results)
             self.trials = [*drawn, *repeated]
             self.settled = settle(self.recipe, drawn, results | self.ledger.results(repeated))
-        self.runs: list[Run] = plan(self.settled, **self.how)
+        self.runs: list[CellRun] = plan(self.settled, **self.how)
         self.ledger.share(self.runs, self.trials)
 
 
 def beside(folder: Path, ending: str) -> Path:
-    """The file of a table beside the folder of its runs, such as ``results/table2.md``."""
+    """A file of a table beside the folder of its runs, such as ``results/table2.md``."""
     return folder.with_name(folder.name + ending)
 
 
 def begun_recipe(path: Path, folder: Path, search: int) -> Recipe:
-    """The recipe, with as many trials as are asked for or as its folder was begun with.
-
-    Args:
-        path: The recipe's file.
-        folder: The folder of the runs.
-        search: How many trials each cell has; 0 leaves it to the folder and the recipe.
-    """
+    """The recipe with ``search`` trials for each cell; 0 for the number of an earlier search or of the recipe."""
     recipe, kept = read_recipe(path), beside(folder, ".toml")
     begun = settings.read(Recipe, kept).search.trials if kept.exists() else recipe.search.trials
     if search < 0:
-        raise SettingsError(f"--search {search} is no number of trials.")
+        raise SettingsError(f"--search must be at least 1, got {search}.")
     if search and begun and search != begun:
-        raise SettingsError(f"{folder} is a search with {begun} trials for each cell; choose another --out.")
+        raise SettingsError(f"{folder} has a search with {begun} trials for each cell; choose another --out.")
     if search and not begun and beside(folder, ".jsonl").exists():
         raise SettingsError(f"{folder} has runs whose settings were not searched; choose another --out.")
     if (search or begun) and kept.exists() and kept.samefile(path):
-        raise SettingsError(f"{path} would be replaced by the settings that the search finds; choose another --out.")
+        raise SettingsError(f"the search would overwrite the recipe {path} with its settings; choose another --out.")
     return replace(recipe, search=replace(recipe.search, trials=search or begun))
 
 
 def asked_cells(recipe: Recipe, rows: str, columns: str) -> tuple[list[str], list[str], set[CellName]]:
-    """The rows and columns that are asked for, and the cells to run there: those on demand if their row is named.
+    """The requested rows and columns and the cells to run: cells on demand only if their row is named."""
 
-    Args:
-        recipe: The recipe.
-        rows: Names by comma; all if empty.
-        columns: Names by comma; all if empty.
-    """
-    named = _names(rows)
-    found = choose("row", named, recipe.rows), choose("column", _names(columns), recipe.columns)
+    def names(text: str) -> list[str]:
+        return [name.strip() for name in text.split(",") if name.strip()]
+
+    named = names(rows)
+    found = choose("row", named, recipe.rows), choose("column", names(columns), recipe.columns)
     cells = {(row, column) for row in found[0] for column in found[1]}
     return *found, {cell for cell in cells if cell[0] in named or not recipe.is_on_demand(*cell)}
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]

@@ -9,8 +9,9 @@ from tests import alone
 from tests.experiments.recipes.recipes import TINY, write
 from torch_goat.experiments import Event, Interrupted, PlannedRun, train
 from torch_goat.experiments.recipes import read_recipe
-from torch_goat.experiments.tables import worker
-from torch_goat.experiments.tables.folder import TableFolder, begun_recipe
+from torch_goat.experiments.tables import run_table
+from torch_goat.experiments.tables.ledger import read_lines
+from torch_goat.experiments.tables.table_folder import TableFolder, begun_recipe
 
 SEARCHED = f"{TINY}\n[search.space]\nlearning_rate = [0.001, 0.1]\n"
 CELL = ("--only", "gcn", "--datasets", "size")
@@ -24,8 +25,7 @@ def test_a_whole_search_needs_the_library_alone(tmp_path: Path) -> None:
     output, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, "")
     assert output.splitlines()[-1] == f"The results are in {out / 'tiny.jsonl'}; 0 runs are missing."
-    entries = map(json.loads, (out / "tiny.jsonl").read_text().splitlines())
-    results = {entry["folder"]: entry["result"]["metrics"] for entry in entries}
+    results = {folder: line["result"]["metrics"] for folder, line in read_lines(out / "tiny.jsonl").items()}
     trials = {f"search/size/gcn/{number}/0" for number in (0, 1)}
     assert results.keys() == trials | {"size/gcn/0", "size/gcn/1"}
     best = min(sorted(trials), key=lambda name: results[name]["val"]["mse"])
@@ -50,10 +50,10 @@ def test_a_stopped_search_keeps_what_is_done(tmp_path: Path, capsys: pytest.Capt
         raise Interrupted("stopped; 1 of 2 runs are done.")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(worker, "run", stopped)
-        assert worker.main(arguments) == 130
+        patch.setattr(run_table, "run_logged", stopped)
+        assert run_table.main(arguments) == 130
     assert capsys.readouterr().err == "worker: stopped; 1 of 2 runs are done.\n"
-    assert len((out / "tiny.jsonl").read_text().splitlines()) == 1
+    assert len(read_lines(out / "tiny.jsonl")) == 1
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_a_stopped_search_keeps_what_is_done(tmp_path: Path, capsys: pytest.Capt
     [
         (["tabel2"], "did you mean 'table2'?"),
         (["tiny.toml", "--only", "gnc"], "did you mean 'gcn'?"),
-        (["tiny.toml", "--search", "-1"], "--search -1 is no number of trials"),
+        (["tiny.toml", "--search", "-1"], "--search must be at least 1, got -1"),
         (["tiny.toml", "--data-dir", "nowhere"], "nowhere"),
     ],
 )
@@ -71,7 +71,7 @@ def test_wrong_usage_is_exit_code_2(
     write(tmp_path, SEARCHED)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as caught:
-        worker.main(arguments)
+        run_table.main(arguments)
     assert caught.value.code == 2
     assert text in capsys.readouterr().err
     assert not Path("results").exists()
@@ -85,11 +85,11 @@ def test_lines_of_other_settings_are_named(
             train(run.experiment, run.folder, device="cpu")
         return []
 
-    monkeypatch.setattr(worker, "run", here)
+    monkeypatch.setattr(run_table, "run_logged", here)
     recipe, out = write(tmp_path), tmp_path / "results"
     arguments = [str(recipe), *CELL, "--out", str(out), "--device", "cpu"]
-    assert worker.main(arguments) == 0
+    assert run_table.main(arguments) == 0
     capsys.readouterr()
     recipe.write_text(TINY.replace("hidden_channels = 6", "hidden_channels = 5"))
-    assert worker.main(arguments) == 1
+    assert run_table.main(arguments) == 1
     assert "tiny.jsonl has another experiment for size/gcn/0 (model.hidden_channels" in capsys.readouterr().err

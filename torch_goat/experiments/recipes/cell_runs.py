@@ -9,16 +9,13 @@ from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes.recipe import Recipe
 from torch_goat.settings import SettingsError, nearest
 
-CellName = tuple[str, str]  # of a row and a column
+CellName = tuple[str, str]  # row and column
 QUICK_REPETITIONS: Final = 2
 QUICK_EPOCHS: Final = 5
 
 
-class Run(NamedTuple):
-    """One repetition of a cell.
-
-    Its folder is ``cora/goat-lstm/0``: the column, the row and the number of the repetition.
-    """
+class CellRun(NamedTuple):
+    """A run of a table: one repetition of a cell, in the folder ``cora/goat-lstm/0`` (column, row, repetition)."""
 
     row: str
     column: str
@@ -27,7 +24,7 @@ class Run(NamedTuple):
 
     @property
     def folder(self) -> PurePosixPath:
-        """Where the run belongs below the folder of its table."""
+        """The run folder, relative to the folder of the table."""
         return PurePosixPath(self.column, self.row, str(self.repetition))
 
 
@@ -38,20 +35,13 @@ def plan(
     *,
     quick: bool = False,
     precision: str | None = None,
-) -> list[Run]:
-    """The runs of a table.
+) -> list[CellRun]:
+    """The runs of a table; cells whose settings are still to be searched have none.
 
-    Repetition r has the seed r and is of graph or split r; where there are fewer of them they come in turn, so that the
-    repetitions of Cora's one split differ by their seed alone. Rows of one graph or split follow each other: what is
-    done of a table can be compared at any time, and a process loads a graph once for all rows. Cells whose settings are
-    still to be searched have no runs.
-
-    Args:
-        recipe: The table.
-        rows: Names of rows; all of them if there are none.
-        columns: Names of columns; all of them if there are none.
-        quick: Whether to try the whole path out: 2 repetitions of a few epochs.
-        precision: The precision to train in, instead of the recipe's.
+    Repetition r has seed r and graph or split r. If there are fewer of them, they are reused in turn, so the
+    repetitions on Cora's single split differ only in their seed. All rows of one graph or split follow each other, so
+    that a partial table can be compared and a process loads each graph once. ``quick`` runs only 2 repetitions of a few
+    epochs, to try out everything; ``precision`` replaces the recipe's.
     """
     rows, columns = choose("row", rows, recipe.rows), choose("column", columns, recipe.columns)
     runs = []
@@ -61,30 +51,24 @@ def plan(
         for repetition in range(repetitions):
             for row, (model, training) in options.items():
                 training = changed(training, quick, precision)
-                runs.append(Run(row, column, repetition, experiment(recipe, column, repetition, model, training)))
+                runs.append(CellRun(row, column, repetition, experiment(recipe, column, repetition, model, training)))
     return runs
 
 
 def experiment(
     recipe: Recipe, column: str, repetition: int, model: ModelOptions, training: TrainingOptions
 ) -> Experiment:
-    """Some settings on a column's graph or split of this repetition; where there are fewer, they come in turn."""
+    """The experiment of a repetition in a column."""
     dataset, split = recipe.columns[column].dataset, recipe.columns[column].split
     count = DATASETS[dataset].splits[split or DATASETS[dataset].default_split]
     try:
         return Experiment(dataset, split, repetition % count, repetition, model, training)
     except ValueError as error:
-        raise SettingsError(f"{recipe.title!r} has an impossible run of {model.name} on {column}: {error}") from None
+        raise SettingsError(f"{recipe.title!r} has an invalid run of {model.name} on {column}: {error}") from None
 
 
 def choose(what: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
-    """The names in the order of the known ones, or all of those if there are none; an unknown name is refused.
-
-    Args:
-        what: What is named, for the error.
-        names: The names.
-        known: The names that exist.
-    """
+    """The names in the order of the known ones, all of those if there are none; unknown names raise an error."""
     names, known = list(names), list(known)
     for name in names:
         if name not in known:
@@ -93,7 +77,7 @@ def choose(what: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
 
 
 def changed(training: TrainingOptions, quick: bool, precision: str | None) -> TrainingOptions:
-    """How a run trains that is quick, or in another precision."""
+    """The training options of a quick run, or in another precision."""
     changes: dict[str, Any] = {} if precision is None else {"precision": precision}
     if quick:
         epochs = min(training.epochs, QUICK_EPOCHS)
