@@ -32,6 +32,8 @@ def equal(a: Data, b: Data) -> bool:
 def test_gives_the_graph_and_the_split_of_the_index(folder: Path) -> None:
     data = tiny.webkb().load("geom-gcn", 4, folder)
     assert data.x.tolist() == [[page % 2, 1, page] for page in range(6)]
+    assert data.y.tolist() == [0, 1, 2, 0, 1, 2]
+    assert sorted(data.edge_index.t().tolist()) == [[0, 1], [1, 0], [2, 3], [4, 0], [5, 5]]
     assert data.train_mask.tolist() == [False, False, True, True, True, False]
     assert data.val_mask.tolist() == [False] * 5 + [True]
     assert data.test_mask.tolist() == [True, True, False, False, False, False]

@@ -51,16 +51,13 @@ def test_members_of_an_archive(tmp_path: Path) -> None:
         obtain("some", [missing], None)
 
 
-@pytest.mark.parametrize("with_folder", [False, True])
-def test_missing_without_a_network(tmp_path: Path, cache: Path, with_folder: bool) -> None:
-    folder = tmp_path if with_folder else None
+def test_missing_without_a_network(cache: Path) -> None:
     file = RawFile("Some/raw/a.npz", f"{NOWHERE}/a.npz", "features")
     with pytest.raises(DataError) as caught:
-        obtain("some", [file], folder)
+        obtain("some", [file], None)
     message = str(caught.value)
-    assert message.startswith("some needs Some/raw/a.npz (features), which is not in ")
-    place = (tmp_path if with_folder else cache / "raw") / "Some/raw/a.npz"
-    assert message.endswith(f"get it from {NOWHERE}/a.npz and save it as {place}.")
+    assert message.startswith("some needs Some/raw/a.npz (features), which is not in a data folder (none is set) and ")
+    assert message.endswith(f"get it from {NOWHERE}/a.npz and save it as {cache / 'raw/Some/raw/a.npz'}.")
     assert not list(cache.rglob("*.npz"))
 
 

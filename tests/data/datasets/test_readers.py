@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch_geometric.datasets import Amazon, LastFMAsia, Planetoid, WebKB
+from torch_geometric.datasets import LastFMAsia, Planetoid
 
 from tests.data.datasets import tiny
 from torch_goat.data.datasets import readers
@@ -32,23 +32,6 @@ def test_planetoid(tmp_path: Path) -> None:
     assert graph["val_mask"].nonzero().view(-1).tolist() == list(range(10, 510))
     assert graph["test_mask"].nonzero().view(-1).tolist() == list(range(518, 530))
     assert not (tmp_path / "Planetoid/Cora/processed").exists()
-
-
-def test_amazon(tmp_path: Path) -> None:
-    tiny.write_amazon(tmp_path / "Amazon/Photo/raw/amazon_electronics_photo.npz")
-    graph = readers.pyg(Amazon, "Photo")(tmp_path)
-    assert graph["x"].tolist() == [[1, 0, 1], [0, 0, 0], [0, 1, 0], [1, 1, 1]]
-    assert graph["y"].tolist() == [0, 1, 1, 0]
-    assert edges(graph) == both_ways((0, 1), (1, 2))
-
-
-def test_webkb(tmp_path: Path) -> None:
-    tiny.write_webkb(tmp_path)
-    graph = readers.pyg(WebKB, "texas")(tmp_path)
-    assert graph["x"].tolist() == [[page % 2, 1, page] for page in range(6)]
-    assert graph["y"].tolist() == [0, 1, 2, 0, 1, 2]
-    assert edges(graph) == {(0, 1), (1, 0), (2, 3), (4, 0), (5, 5)}
-    assert graph["train_mask"][:, 2].tolist() == [True, False, False, False, True, True]
 
 
 def test_lastfm_asia(tmp_path: Path) -> None:

@@ -80,11 +80,6 @@ def test_generated_graphs(name: str) -> None:
         assert (float(data.y.min()), float(data.y.max())) == (0, 1)
 
 
-@pytest.mark.parametrize("index", range(10))
-def test_top2_is_balanced(index: int) -> None:
-    assert abs(float(load("top2", index=index).y.float().mean()) - 0.5) <= 0.01
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

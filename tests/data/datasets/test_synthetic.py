@@ -14,7 +14,6 @@ from torch_goat.data.datasets.synthetic import (
     epidemic,
     erdos_renyi,
     random_tree,
-    scaled,
     top2_value,
 )
 
@@ -84,23 +83,6 @@ def test_top2_is_the_task_of_the_paper() -> None:
     assert not torch.equal(top2(4).x, data.x)
 
 
-def test_betweenness_of_six_nodes_by_hand() -> None:
-    # A square 0 - 1 - 2 - 3 - 0 with 4 attached to 3, and 5 alone.
-    value = betweenness_value(adjacency(6, [(0, 1), (1, 2), (2, 3), (3, 0), (3, 4)]))
-    # Half of the paths from 0 to 2 pass through 1 and half through 3, from 1 to 3 half through 0 and half through 2;
-    # all paths from 0, 1 and 2 to 4 pass through 3, and those from 1 half through 0 and half through 2 before.
-    assert value.tolist() == [1.0, 0.5, 1.0, 3.5, 0.0, 0.0]
-    assert scaled(value).tolist() == pytest.approx([1 / 3.5, 0.5 / 3.5, 1 / 3.5, 1, 0, 0])
-    assert scaled(torch.tensor([2.0, 2.0])).tolist() == [0, 0]
-
-
-def test_effective_size_of_six_nodes_by_hand() -> None:
-    # A triangle 0, 1, 2 with the tail 2 - 3 - 4, and 5 alone.
-    value = effective_size_value(adjacency(6, [(0, 1), (1, 2), (2, 0), (2, 3), (3, 4)]))
-    # 0 and 1 have two neighbours with an edge: 2 - 2 * 1 / 2; of the three of node 2, two have one: 3 - 2 * 1 / 3.
-    assert value.tolist() == pytest.approx([1, 1, 3 - 2 / 3, 2, 1, 0])
-
-
 # The sparse graphs are disconnected and have isolated nodes; the grid has very many shortest paths.
 GRAPHS = {
     "dense": erdos_renyi(60, 0.2, torch.Generator().manual_seed(0)),
@@ -136,6 +118,7 @@ def test_structural_tasks_are_those_of_the_paper(make, measure) -> None:
     assert torch.allclose(data.y, (value - value.min()) / (value.max() - value.min()), atol=1e-5)
     assert torch.equal(make(4).edge_index, data.edge_index)
     assert not torch.equal(make(5).y, data.y)
+    assert make(0, num_nodes=5, edge_probability=0.0).y.tolist() == [0] * 5
 
 
 @pytest.mark.parametrize("change", [{"num_nodes": 0}, {"edge_probability": 1.5}, {"edge_probability": math.nan}])

@@ -85,17 +85,6 @@ def write_planetoid(raw: Path, name: str) -> dict[str, np.ndarray]:
     return {"features": features, "labels": labels.argmax(axis=1)}
 
 
-def write_amazon(path: Path) -> None:
-    """Four goods, three words; a link in one direction, one in both and one of a good to itself."""
-    words = scipy.sparse.csr_matrix(np.array([[2, 0, 1], [0, 0, 0], [0, 3, 0], [1, 1, 1]], dtype=np.float32))
-    links = scipy.sparse.csr_matrix(np.array([[0, 1, 0, 0], [0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 1]], np.float32))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    parts = {"attr": words, "adj": links}
-    arrays = {f"{key}_{part}": getattr(m, part) for key, m in parts.items() for part in ("data", "indices", "indptr")}
-    shapes = {f"{key}_shape": np.array(matrix.shape) for key, matrix in parts.items()}
-    np.savez(path, labels=np.array([0, 1, 1, 0]), **arrays, **shapes)
-
-
 def write_arxiv(folder: Path) -> None:
     """Four papers with two features; three citations, two of them between the same papers."""
     root = folder / "ogbn_arxiv"

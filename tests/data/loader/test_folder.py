@@ -178,6 +178,8 @@ def safetensors(**entry: object) -> bytes:
 
 
 def damage(folder: Path, name: str, value: object) -> None:
+    if callable(value):
+        value = value((folder / name).read_bytes())
     if isinstance(value, bytes):
         (folder / name).write_bytes(value)
     elif value is None:
@@ -190,6 +192,9 @@ def damage(folder: Path, name: str, value: object) -> None:
     ("name", "value", "message"),
     [
         ("x.npy", b"not an array", "not an intact array of numbers"),
+        ("x.npy", lambda whole: whole[:-4], "not an intact array of numbers .*greater than file size"),
+        ("x.npy", lambda whole: whole.replace(b"(20, 3)", b"(-20,3)"), "not an intact array of numbers"),
+        ("x.npy", lambda whole: whole.replace(b"{'descr': '<f4'", b"{" * 15), "not an intact array of numbers"),
         ("x.npy", np.array([{}], dtype=object), "not an intact array of numbers"),
         ("x.npy", np.asfortranarray(np.zeros((20, 3), np.float32)), "column by column"),
         ("x.npy", np.zeros((20, 3), int), r"x has shape \[20, 3\]"),
@@ -214,23 +219,8 @@ def test_damaged_folders(tmp_path: Path, name: str, value: object, message: str)
         open_graph(tmp_path)
 
 
-@pytest.mark.parametrize(("old", "new"), [(b"(20, 3)", b"(-20,3)"), (b"{'descr': '<f4'", b"{{{{{{{{{{{{{{{")])
-def test_damaged_heads_of_arrays(tmp_path: Path, old: bytes, new: bytes) -> None:
+def test_wrong_numbers(tmp_path: Path) -> None:
     write_graph(graph(), tmp_path)
-    whole = (tmp_path / "x.npy").read_bytes()
-    assert old in whole
-    damage(tmp_path, "x.npy", whole.replace(old, new))
-    with pytest.raises(SettingsError, match="not an intact array of numbers"):
-        open_graph(tmp_path)
-
-
-def test_truncated_files_and_wrong_numbers(tmp_path: Path) -> None:
-    write_graph(graph(), tmp_path)
-    whole = (tmp_path / "x.npy").read_bytes()
-    damage(tmp_path, "x.npy", whole[:-4])
-    with pytest.raises(SettingsError, match="greater than file size"):
-        open_graph(tmp_path)
-    damage(tmp_path, "x.npy", whole)
     damage(tmp_path, "indices.npy", np.full(90, 20))
     with pytest.raises(IndexError, match="node 20"):
         CSC.of(open_graph(tmp_path))

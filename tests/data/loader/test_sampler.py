@@ -17,7 +17,6 @@ from torch_geometric.transforms import ToSparseTensor
 
 from torch_goat.data.loader import CSC, NeighborSampler, neighbor_loader
 from torch_goat.data.loader.sampler import check_fanout
-from torch_goat.nn import GOATConv
 
 BOTH = pytest.mark.parametrize("compiled", [False, True])
 FIELDS = ("node", "row", "col", "edge")
@@ -109,14 +108,6 @@ def test_isolated_nodes_and_empty_batches(compiled: bool) -> None:
     assert sampled(nothing, [1, 0]).node.tolist() == [1, 0]
 
 
-def test_the_whole_neighbourhood_is_that_of_the_graph() -> None:
-    edge_index = torch.tensor([[1, 2, 3, 0, 4], [0, 0, 1, 3, 2]])
-    out = sampled(NeighborSampler(Data(edge_index=edge_index, num_nodes=5), [-1, -1]), [0])
-    pairs = {*zip(out.node[out.row].tolist(), out.node[out.col].tolist(), strict=True)}
-    assert pairs == {(1, 0), (2, 0), (3, 1), (4, 2)}
-    assert out.num_sampled_nodes == [1, 2, 2]
-
-
 def test_a_node_that_is_asked_for_twice_has_its_neighbours_twice() -> None:
     out = sampled(NeighborSampler(star(9), [4]), [0, 3, 0])
     first, second = (out.edge[out.col == place].tolist() for place in (0, 2))
@@ -206,20 +197,6 @@ def test_links_leave_the_generators_of_other_devices_alone(monkeypatch: pytest.M
     data = power_law()
     batches = list(LinkLoader(data, NeighborSampler(data, [5]), data.edge_index[:, :90], batch_size=30, shuffle=False))
     assert len(batches) == 3
-
-
-def test_the_order_of_neighbours_in_a_batch_does_not_matter_to_goat() -> None:
-    data = power_law()
-    data.x = data.x.round()  # ties
-    batch = next(iter(neighbor_loader(data, [10], batch_size=40)))
-    layer = GOATConv(4, 8, heads=2).eval()
-    out = layer(batch.x, batch.edge_index)[:40]
-    edges = torch.randperm(batch.edge_index.size(1))
-    shuffled = torch.cat([torch.arange(40), 40 + torch.randperm(batch.x.size(0) - 40)])
-    place = torch.empty_like(shuffled)
-    place[shuffled] = torch.arange(shuffled.numel())
-    again = layer(batch.x[shuffled], place[batch.edge_index][:, edges])[:40]
-    assert torch.allclose(out, again, atol=1e-6)
 
 
 def test_pyg_loader_where_pyg_lib_is(monkeypatch: pytest.MonkeyPatch) -> None:
