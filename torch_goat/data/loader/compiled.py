@@ -1,4 +1,4 @@
-"""Sampling compiled by numba; :mod:`torch_goat.data.loader.vectorised` says what it gives."""
+"""The sampler of :mod:`torch_goat.data.loader.draws`, compiled by numba."""
 
 import hashlib
 import threading
@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from torch_goat.data.loader.vectorised import Sampled
+from torch_goat.data.loader.draws import Sampled
 from torch_goat.ops import splitmix
 
 _HALF, _ONE, _STEP = np.uint64(32), np.uint64(1), np.int64(splitmix.STEP)
 _mix = njit(nogil=True, inline="always")(splitmix.mix)
-_kept = threading.local()
+_scratch = threading.local()
 
 
 def _compiled(function: Callable) -> Any:
-    # Kept on disk under a name that changes with the files that it is made of, which numba does not look at.
+    """Compiles a function, cached under a name that changes with the files it depends on, which numba ignores."""
     files = [Path(__file__), Path(splitmix.__file__)]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     function.__qualname__ = f"{function.__name__}_{digest}"
     try:
         return njit(nogil=True, cache=True)(function)
-    except RuntimeError:  # no directory to write to
+    except RuntimeError:  # no writable cache folder
         return njit(nogil=True)(function)
 
 
@@ -37,7 +37,7 @@ def _longer(values: np.ndarray, size: int, wanted: int) -> np.ndarray:
 
 @njit(nogil=True)
 def _degrees(ptr: np.ndarray, targets: np.ndarray, most: int) -> tuple[int, int]:
-    """How many edges will be drawn, and the largest degree of which not all are."""
+    """The number of edges to draw, and the largest degree above the fanout."""
     total, widest = 0, 0
     for target in targets:
         degree = ptr[target + 1] - ptr[target]
@@ -51,8 +51,8 @@ def _degrees(ptr: np.ndarray, targets: np.ndarray, most: int) -> tuple[int, int]
 def _draw(
     ptr: np.ndarray, targets: np.ndarray, begin: int, most: int, key: Any, column: np.ndarray, edge: np.ndarray
 ) -> None:
-    """Fills in the edges that are drawn for a hop's targets, the first of which is the batch's node ``begin``."""
-    taken = np.zeros(_degrees(ptr, targets, most)[1], np.int64)  # for which target a number was chosen last, from 1
+    """Fills in the edges that are drawn for a hop's targets, the first of which is node ``begin`` of the batch."""
+    taken = np.zeros(_degrees(ptr, targets, most)[1], np.int64)  # the last target that chose a number, from 1
     total = 0
     for place in range(targets.size):
         first = ptr[targets[place]]
@@ -75,13 +75,12 @@ def _draw(
 
 @njit(nogil=True)
 def _number(node: np.ndarray, size: int, where: np.ndarray, row: np.ndarray) -> int:
-    """Replaces every node in ``row`` by its place in the batch, at whose end new ones are put; the new size."""
+    """Replaces every node in ``row`` by its position in the batch, appends new nodes, and returns the new size."""
     for place in range(row.size):
         value = row[place]
         known = where[value]
         new = known == 0
-        # Without a branch, which would be guessed wrong every other time.
-        here = np.int32(size + 1) if new else known
+        here = np.int32(size + 1) if new else known  # without branches, which would be mispredicted half of the time
         where[value], node[size], row[place] = here, value, here - 1
         size += new
     return size
@@ -103,7 +102,7 @@ def _sample(
         room = total + _degrees(ptr, targets, fanout[hop])[0]
         row, column, edge = _longer(row, total, room), _longer(column, total, room), _longer(edge, total, room)
         _draw(ptr, targets, begin, fanout[hop], key[0], column[total:], edge[total:])
-        for place in range(total, room):  # a loop of its own, in which the processor waits for many edges at a time
+        for place in range(total, room):  # a separate loop, so that the processor can overlap the memory accesses
             row[place] = source[edge[place]]
         node = _longer(node, size, size + room - total + 1)
         size = _number(node, size, where, row[total:])
@@ -115,11 +114,8 @@ def _sample(
 
 
 def sample(ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray) -> Sampled:
-    """As :func:`torch_goat.data.loader.vectorised.sample`, to the bit.
-
-    Every thread that samples keeps 4 bytes for each node of the graph.
-    """
-    where = getattr(_kept, "where", None)  # the place of each node in the batch, from 1; all 0 between two batches
+    """Equal to :func:`torch_goat.data.loader.draws.sample`; every thread keeps 4 bytes per node of the graph."""
+    where = getattr(_scratch, "where", None)  # the position of each node in the batch, from 1; all 0 between batches
     if where is None or where.size < ptr.size:
-        where = _kept.where = np.zeros(ptr.size, np.int32)
+        where = _scratch.where = np.zeros(ptr.size, np.int32)
     return _sample(ptr, source, seeds, fanout, key, where)

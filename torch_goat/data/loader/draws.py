@@ -1,21 +1,92 @@
-"""Random numbers as functions of what they are for, so that nothing depends on who draws them, or when.
+"""The sampler's random draws, with NumPy; the compiled sampler returns the same numbers.
 
-A batch has a key, made of a seed and the nodes that the batch is for. The neighbours of a node are drawn from the key
-and the node's number alone, by Floyd's algorithm: as many numbers as there are neighbours to draw, whatever the degree.
+Draws are hashes, so that they depend neither on the process nor on the order of calls: a batch has a key, computed from
+the seed and its nodes, and the neighbours of a node are drawn from the key and the node's number alone. Floyd's
+algorithm needs one number per drawn neighbour, whatever the degree.
 """
 
 import numpy as np
 
 from torch_goat.ops.splitmix import STEP, mix
 
+Sampled = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
+
 
 def batch_key(seed: int, nodes: np.ndarray) -> np.ndarray:
-    """The key of a batch ``[1]``: another one for other nodes, and for the same nodes in another order.
+    """The key ``[1]`` of a batch of nodes ``[B]``; it depends on their order."""
+    place = np.arange(1, nodes.size + 1) * STEP
+    start = np.array([seed], np.uint64).view(np.int64) * STEP
+    return mix(start + mix(mix(nodes.astype(np.int64)) + place).sum())
+
+
+def generator_seed(seed: int, numbers: np.ndarray) -> int:
+    """A seed for PyTorch's generators that depends on a seed and on several numbers in their order."""
+    return int(batch_key(seed, numbers).view(np.uint64)[0] >> np.uint64(1))
+
+
+def sample(ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray) -> Sampled:
+    """Samples neighbours of the seeds, then neighbours of these, and so on.
 
     Args:
-        seed: The sampler's seed.
-        nodes: The nodes that the batch is for ``[B]``.
+        ptr: The edges into node ``t`` are ``ptr[t]`` to ``ptr[t + 1]`` ``[N + 1]``.
+        source: Their sources ``[E]``.
+        seeds: The nodes of the batch ``[B]``.
+        fanout: The maximum number of neighbours per node in each hop; negative takes all ``[hops]``.
+        key: The batch's key ``[1]``.
+
+    Returns:
+        The nodes, seeds first; the source and the target of each edge as positions among these, and its position in
+        ``source``, by target; and per hop the number of new nodes (first the number of seeds) and the number of edges.
     """
-    place = np.arange(1, nodes.size + 1) * STEP
-    seeded = np.array([seed], np.uint64).view(np.int64) * STEP
-    return mix(seeded + mix(mix(nodes.astype(np.int64)) + place).sum())
+    node, begin = seeds, 0
+    edges: list[np.ndarray] = []
+    columns: list[np.ndarray] = []
+    rows: list[np.ndarray] = []
+    sizes = [seeds.size]
+    for most in fanout:
+        place, count = _draw(ptr, node[begin:], int(most), key)
+        new, row = _number(node, source[place].astype(np.int64))
+        edges.append(place)
+        rows.append(row)
+        columns.append(np.repeat(np.arange(begin, node.size), count))
+        begin, node = node.size, np.concatenate([node, new])
+        sizes.append(new.size)
+    counts = [place.size for place in edges]
+    joined = (np.concatenate(parts) for parts in (rows, columns, edges))
+    return node, *joined, np.array(sizes), np.array(counts)  # type: ignore[return-value]
+
+
+def _draw(ptr: np.ndarray, targets: np.ndarray, most: int, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The positions of the drawn edges, target by target, and their number per target ``[T]``."""
+    first, degree = ptr[targets], ptr[targets + 1] - ptr[targets]
+    count = degree if most < 0 else np.minimum(degree, most)
+    start = np.cumsum(count) - count  # [T]
+    place = np.arange(count.sum()) + np.repeat(first - start, count)  # all neighbours, in their order
+    hubs = np.flatnonzero(degree > count)
+    if hubs.size:
+        slots = start[hubs, None] + np.arange(most)
+        place[slots] = first[hubs, None] + _floyd(targets[hubs], degree[hubs], most, key)
+    return place, count
+
+
+def _floyd(targets: np.ndarray, degree: np.ndarray, most: int, key: np.ndarray) -> np.ndarray:
+    """A uniform choice of ``most`` numbers below each target's degree, without replacement ``[T, most]``."""
+    stream = mix(key + mix(targets.astype(np.int64)))  # [T]
+    chosen = np.empty((targets.size, most), np.int64)
+    for number in range(most):
+        last = degree - most + number  # [T]
+        stream = stream + STEP
+        draw = mix(stream).view(np.uint64) >> np.uint64(32)
+        pick = ((draw * (last + 1).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
+        taken = (chosen[:, :number] == pick[:, None]).any(axis=1)
+        chosen[:, number] = np.where(taken, last, pick)
+    return chosen
+
+
+def _number(node: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The new nodes in the order in which they were found, and the position of every found node in the batch."""
+    known = node.size
+    _, first, inverse = np.unique(np.concatenate([node, found]), return_index=True, return_inverse=True)
+    fresh = np.sort(first[first >= known])
+    place = np.where(first < known, first, known + np.searchsorted(fresh, first))
+    return found[fresh - known], place[inverse.reshape(-1)[known:]]

@@ -11,9 +11,9 @@ from torch_geometric.loader import NeighborLoader, NodeLoader
 from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NegativeSampling, NodeSamplerInput, SamplerOutput
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
-from torch_goat.data.loader import vectorised
+from torch_goat.data.loader import draws
 from torch_goat.data.loader.csc import CSC
-from torch_goat.data.loader.draws import batch_key
+from torch_goat.data.loader.draws import batch_key, generator_seed
 from torch_goat.ops.checks import check_range
 
 Subgraph = Literal["directional", "bidirectional", "induced"]
@@ -90,7 +90,7 @@ class NeighborSampler(BaseSampler):
             raise ValueError("temporal sampling is not supported; leave edge_label_time out.")
         ends = torch.cat([inputs.row, inputs.col]).numpy()
         with torch.random.fork_rng(devices=[]):  # PyG draws negative edges from the generator of the CPU
-            torch.default_generator.manual_seed(int(batch_key(self.seed, ends).view(np.uint64)[0] >> np.uint64(1)))
+            torch.default_generator.manual_seed(generator_seed(self.seed, ends))
             return edge_sample(inputs, self._sample, self.num_nodes, False, None, neg_sampling)
 
     def _sample(self, seeds: Tensor, seed_time: None = None) -> SamplerOutput:
@@ -176,12 +176,12 @@ def check_fanout(fanout: Sequence[int]) -> tuple[int, ...]:
     return tuple(map(int, values))
 
 
-def _implementation(compiled: bool | None) -> Callable[..., vectorised.Sampled]:
+def _implementation(compiled: bool | None) -> Callable[..., draws.Sampled]:
     installed = importlib.util.find_spec("numba") is not None
     if compiled and not installed:
         raise ValueError("compiled=True needs numba: pip install 'torch-goat[cpu]'.")
     if not installed or compiled is False:
-        return vectorised.sample
+        return draws.sample
     from torch_goat.data.loader import compiled as module
 
     return module.sample

@@ -16,7 +16,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NeighborLoader
 
 from torch_goat.data.loader import CSC, Blocks, NeighborSampler, neighbor_loader
-from torch_goat.data.loader.draws import batch_key
+from torch_goat.data.loader.draws import generator_seed
 from torch_goat.experiments.models import Network
 from torch_goat.experiments.models.inference import Inference
 from torch_goat.experiments.models.layers import KINDS, Sampled
@@ -215,7 +215,7 @@ def _hops(network: Module) -> int:
 
 def number_for(seed: int, *parts: int) -> int:
     """A seed of its own for everything that is drawn."""
-    return int(batch_key(seed, np.array(parts, np.int64)).view(np.uint64)[0] >> np.uint64(1))
+    return generator_seed(seed, np.array(parts, np.int64))
 
 
 def _inputs(data: Data, edges: bool) -> Data:
