@@ -8,9 +8,8 @@ from torch_goat.app.explain.explanation import (
     Reading,
     contributions,
     explain,
-    readings,
 )
-from torch_goat.app.explain.removals import Removal, neighbors, outputs_without
+from torch_goat.app.explain.removals import Removal, outputs_without
 from torch_goat.app.explain.stability import Agreement, Stability, stability
 
 __all__ = [
@@ -24,8 +23,6 @@ __all__ = [
     "Stability",
     "contributions",
     "explain",
-    "neighbors",
     "outputs_without",
-    "readings",
     "stability",
 ]

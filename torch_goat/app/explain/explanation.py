@@ -12,7 +12,6 @@ from torch_goat.app.explain.removals import Removal, forward, neighbors, outputs
 from torch_goat.app.explain.stability import Stability, sample, stability
 from torch_goat.experiments import NamedGraph, Run, RunError
 from torch_goat.experiments.models import Network
-from torch_goat.nn import Ordering
 
 STRONGEST: Final = 20  # neighbours whose interactions are computed
 
@@ -60,24 +59,14 @@ class Reading(NamedTuple):
 
 @dataclass(frozen=True)
 class Explanation:
-    """An explanation of the prediction of a node.
-
-    Args:
-        node: The node.
-        graph: The graph, with names.
-        prediction: The prediction.
-        readings: The learned order of every head of every GOAT layer; empty for networks without GOAT layers.
-        effects: The contributions of all neighbours, the strongest first.
-        interactions: The interactions of the 20 strongest neighbours, the strongest first.
-        stability: The agreement of the orders with other epochs and seeds.
-    """
+    """An explanation of the prediction of a node."""
 
     node: int
     graph: NamedGraph
     prediction: Prediction
-    readings: tuple[Reading, ...]
-    effects: tuple[Effect, ...]
-    interactions: tuple[Interaction, ...]
+    readings: tuple[Reading, ...]  # one per head of every GOAT layer
+    effects: tuple[Effect, ...]  # of all neighbours, the strongest first
+    interactions: tuple[Interaction, ...]  # of the 20 strongest neighbours, the strongest first
     stability: Stability
 
     @property
@@ -144,20 +133,30 @@ def explain(
     graph = run.graph(data_dir)
     number = graph.node(node)
     out, orderings = forward(run.network, graph.data)
-    target = _Target.of(out[number], graph)
+    column = _column(out[number], graph)
     effects = contributions(run.network, graph, out, [number])[number]
     compared = torch.cat([torch.tensor([number]), sample(graph.data.num_nodes)])
+    value = float(_value(out[number], column, graph))
     return Explanation(
         node=number,
         graph=graph,
         prediction=Prediction(
-            value=float(target.column if graph.classes else target.score),
-            probability=float(target.value(out[number])) if graph.classes else float("nan"),
+            value=float(column) if graph.classes else value,
+            probability=value if graph.classes else float("nan"),
             truth=float(graph.truth[number]),
         ),
-        readings=tuple(readings(orderings, number)),
+        readings=tuple(
+            Reading(
+                layer,
+                head + 1,
+                tuple(ordering.neighbors(number, head).tolist()),
+                tuple(ordering.weights(number, head).tolist()),
+            )
+            for layer, ordering in enumerate(orderings, start=1)
+            for head in range(ordering.heads)
+        ),
         effects=tuple(effects),
-        interactions=tuple(_interactions(run.network, number, effects[:STRONGEST], target)),
+        interactions=tuple(_interactions(run.network, graph, number, out[number], effects[:STRONGEST])),
         stability=stability(run, graph.data, orderings, others, compared, data_dir),
     )
 
@@ -176,24 +175,11 @@ def contributions(network: Network, graph: NamedGraph, out: Tensor, nodes: Seque
     parts = outputs_without(network, graph.data, removals).split([len(sources) for sources in around.values()])
     found = {}
     for (node, sources), without in zip(around.items(), parts, strict=True):
-        target = _Target.of(out[node], graph)
-        values = zip(sources, target.drop(without).tolist(), target.value(without).tolist(), strict=True)
+        column = _column(out[node], graph)
+        drop = _score(out[node], column, graph) - _score(without, column, graph)
+        values = zip(sources, drop.tolist(), _value(without, column, graph).tolist(), strict=True)
         found[node] = sorted((Effect(*one) for one in values), key=lambda effect: -abs(effect.contribution))
     return found
-
-
-def readings(orderings: Sequence[Ordering], node: int) -> list[Reading]:
-    """The order of every head of every GOAT layer at a node."""
-    return [
-        Reading(
-            layer,
-            head + 1,
-            tuple(ordering.neighbors(node, head).tolist()),
-            tuple(ordering.weights(node, head).tolist()),
-        )
-        for layer, ordering in enumerate(orderings, start=1)
-        for head in range(ordering.heads)
-    ]
 
 
 def learns_order(run: Run) -> bool:
@@ -211,26 +197,9 @@ def check_learned_order(run: Run) -> None:
         )
 
 
-class _Target(NamedTuple):
-    """The explained quantity at a node: the log-odds of the predicted class, or the predicted number."""
-
-    score: Tensor  # []
-    column: int  # the predicted class, or the output column of the target
-    graph: NamedGraph
-
-    @classmethod
-    def of(cls, out: Tensor, graph: NamedGraph) -> "_Target":
-        """The quantity for an output ``[C]``."""
-        column = int(out.argmax()) if graph.classes else 0
-        return cls(_score(out, column, graph), column, graph)
-
-    def drop(self, without: Tensor) -> Tensor:
-        """How much lower the quantity is in other outputs ``[R, C]`` -> ``[R]``."""
-        return self.score - _score(without, self.column, self.graph)
-
-    def value(self, out: Tensor) -> Tensor:
-        """The probability of the class, or the number, in outputs ``[..., C]``."""
-        return out.softmax(dim=-1)[..., self.column] if self.graph.classes else _score(out, 0, self.graph)
+def _column(out: Tensor, graph: NamedGraph) -> int:
+    """The predicted class of an output ``[C]``, or the column of the target."""
+    return int(out.argmax()) if graph.classes else 0
 
 
 def _score(out: Tensor, column: int, graph: NamedGraph) -> Tensor:
@@ -242,10 +211,18 @@ def _score(out: Tensor, column: int, graph: NamedGraph) -> Tensor:
     return out[..., column] - out[..., others].logsumexp(dim=-1)
 
 
-def _interactions(network: Network, node: int, strongest: Sequence[Effect], target: _Target) -> list[Interaction]:
+def _value(out: Tensor, column: int, graph: NamedGraph) -> Tensor:
+    """The probability of a class, or the number, in outputs ``[..., C]``."""
+    return out.softmax(dim=-1)[..., column] if graph.classes else _score(out, column, graph)
+
+
+def _interactions(
+    network: Network, graph: NamedGraph, node: int, out: Tensor, strongest: Sequence[Effect]
+) -> list[Interaction]:
     pairs = list(combinations(strongest, 2))
-    removals = [Removal(node, (a.neighbor, b.neighbor)) for a, b in pairs]
-    drops = target.drop(outputs_without(network, target.graph.data, removals)).tolist()
+    without = outputs_without(network, graph.data, [Removal(node, (a.neighbor, b.neighbor)) for a, b in pairs])
+    column = _column(out, graph)
+    drops = (_score(out, column, graph) - _score(without, column, graph)).tolist()
     found = [
         Interaction(a.neighbor, b.neighbor, both - a.contribution - b.contribution)
         for (a, b), both in zip(pairs, drops, strict=True)

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from torch_goat.app.explain.removals import forward
 from torch_goat.experiments import Run, RunError
 from torch_goat.experiments.comparison import without_repetition
+from torch_goat.experiments.models import Network
 from torch_goat.nn import Ordering
 
 SAMPLE: Final = 1000  # nodes that are compared in a large graph
@@ -21,19 +22,15 @@ MAX_SEEDS: Final = 9  # other seeds that are compared
 
 @dataclass(frozen=True)
 class Agreement:
-    """Kendall's tau between the order of the trained network and another order.
+    """Kendall's tau between the order of the trained network and that of an epoch or of another seed.
 
-    Args:
-        number: The epoch or seed of the other order.
-        layer: The GOAT layer, from 1.
-        tau: The correlation per compared node and head ``[n, K]``, from -1 to 1; NaN for fewer than two neighbours.
-            Heads of different seeds do not correspond to each other, so there is one column for another seed: the
-            correlation of the orders by the mean coefficient over heads.
+    Heads of different seeds do not correspond to each other, so the orders by the mean coefficient over heads are
+    compared there, as a single head.
     """
 
-    number: int
-    layer: int
-    tau: Tensor
+    number: int  # the epoch or the seed
+    layer: int  # from 1
+    tau: Tensor  # [n, K], from -1 to 1; NaN for fewer than two neighbours
 
     @property
     def here(self) -> float:
@@ -48,15 +45,9 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Stability:
-    """The stability of a learned order.
+    """The agreement of a learned order with recorded epochs, and with runs that differ only in their seed."""
 
-    Args:
-        nodes: The compared nodes ``[n]``.
-        epochs: The agreement with each recorded epoch, in order.
-        seeds: The agreement with runs that differ only in their seed.
-    """
-
-    nodes: Tensor
+    nodes: Tensor  # [n], the compared ones
     epochs: tuple[Agreement, ...] = ()
     seeds: tuple[Agreement, ...] = ()
 
@@ -98,15 +89,14 @@ def stability(
         if tau is not None:
             epochs.append(Agreement(epoch, layer, tau))
     if others is None:
-        folders = sorted(path for path in run.folder.resolve().parent.iterdir() if path.is_dir())
-        others = [Run(folder) for folder in folders]
+        others = map(Run, sorted(run.folder.resolve().parent.iterdir()))
     seeds = []
-    for other in _other_seeds(run, others):
+    for other, network in _other_seeds(run, others):
         same_split = other.experiment.index == run.experiment.index
         other_data = data if same_split else other.graph(data_dir).data
         if not torch.equal(other_data.edge_index, data.edge_index):  # another graph, not another split of this one
             continue
-        _, found = forward(other.network, other_data)
+        _, found = forward(network, other_data)
         for layer, (ours, theirs) in enumerate(zip(orderings, found, strict=True), start=1):
             tau = _agreement(_mean_order(ours), _mean_order(theirs), nodes)
             if tau is not None:
@@ -155,19 +145,18 @@ def _mean_order(ordering: Ordering) -> Ordering:
     return Ordering(ordering.ptr, *(value.view(1, -1) for value in found))
 
 
-def _other_seeds(run: Run, others: Iterable[Run]) -> list[Run]:
-    found: list[Run] = []
+def _other_seeds(run: Run, others: Iterable[Run]) -> list[tuple[Run, Network]]:
+    found: list[tuple[Run, Network]] = []
     wanted = without_repetition(run.experiment)
     for other in others:
         if len(found) == MAX_SEEDS:
             break
         try:
             if other.experiment.seed != run.experiment.seed and without_repetition(other.experiment) == wanted:
-                other.network.requires_grad_(False)  # raises an error if it cannot be read
-                found.append(other)
+                found.append((other, other.network))
         except (OSError, ValueError, RunError):  # a damaged run is of no concern here
             continue
-    return sorted(found, key=lambda one: one.experiment.seed)
+    return sorted(found, key=lambda one: one[0].experiment.seed)
 
 
 def _finite(value: float) -> float | None:

@@ -130,33 +130,27 @@ def intervals_chart(groups: Sequence[RunGroup[Run]]) -> Chart:
     return chart
 
 
-def loss_chart(curves: Mapping[str, np.ndarray], name: str, best_epoch: int) -> Chart:
-    """The loss by epoch."""
-    chart = Chart("loss", "Loss by epoch", f"The dashed line marks epoch {best_epoch}, whose weights were kept.")
-    with chart.axes() as axes:
-        _line(axes, 0, curves["epoch"], curves["train_loss"], "training, with dropout")
-        _line(axes, 1, curves["epoch"], curves["val_loss"], "validation")
-        _epochs(axes, best_epoch)
-        axes.set_ylabel(name)
-        axes.legend()
-    return chart
-
-
-def metric_chart(curves: Mapping[str, np.ndarray], metric: str, best_epoch: int) -> Chart:
-    """The metric on training, validation and test nodes by epoch."""
+def learning_charts(curves: Mapping[str, np.ndarray], loss: str, metric: str, best_epoch: int) -> list[Chart]:
+    """The loss and the metric by epoch."""
     unit, name = (100 if metric == "accuracy" else 1), NAMES.get(metric, metric)
-    chart = Chart(
-        "metric",
-        f"{name.partition(' (')[0].capitalize()} by epoch",
-        "The dashed line marks the epoch whose weights were kept.",
-    )
-    with chart.axes() as axes:
-        for number, (split, label) in enumerate({"train": "training", "val": "validation", "test": "test"}.items()):
-            _line(axes, number, curves["epoch"], unit * curves[f"{split}_{metric}"], label)
-        _epochs(axes, best_epoch)
-        axes.set_ylabel(name)
-        axes.legend()
-    return chart
+    caption = f"The dashed line marks epoch {best_epoch}, whose weights were kept."
+    titles = {"loss": "Loss by epoch", "metric": f"{name.partition(' (')[0].capitalize()} by epoch"}
+    splits = {"train": "training", "val": "validation", "test": "test"}
+    lines = {
+        "loss": {"training, with dropout": curves["train_loss"], "validation": curves["val_loss"]},
+        "metric": {label: unit * curves[f"{split}_{metric}"] for split, label in splits.items()},
+    }
+    charts = [Chart(key, title, caption) for key, title in titles.items()]
+    for chart, label in zip(charts, (loss, name), strict=True):
+        with chart.axes() as axes:
+            for number, (split, values) in enumerate(lines[chart.name].items()):
+                _line(axes, number, curves["epoch"], values, split)
+            axes.axvline(best_epoch, color=INK, linewidth=0.8, linestyle="--")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.set_xlabel("epoch")
+            axes.set_ylabel(label)
+            axes.legend()
+    return charts
 
 
 def confusion_chart(counts: np.ndarray, classes: Sequence[str]) -> Chart:
@@ -282,9 +276,3 @@ def _points(axes: Axes, x: Sequence[float] | range, bins: Sequence[Bin], unit: f
     ends = unit * np.array([one.interval for one in bins]).reshape(-1, 2)
     error = np.nan_to_num(np.stack([value - ends[:, 0], ends[:, 1] - value])).clip(min=0)
     axes.errorbar(x, value, error, fmt="o-", color=SERIES[0], ecolor=MUTED, elinewidth=1, capsize=3, markersize=5)
-
-
-def _epochs(axes: Axes, best_epoch: int) -> None:
-    axes.axvline(best_epoch, color=INK, linewidth=0.8, linestyle="--")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel("epoch")

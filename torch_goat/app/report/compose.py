@@ -32,19 +32,12 @@ DEFAULT_NODES: Final = 20  # with contributions if the caller names none
 
 @dataclass(frozen=True)
 class Detail:
-    """A run that the report shows in detail, with the output of its network.
-
-    Args:
-        run: The run.
-        graph: The graph that it was trained on.
-        out: The output of the network ``[N, C]``.
-        orderings: The orders of its GOAT layers.
-    """
+    """A run that the report shows in detail."""
 
     run: Run
     graph: NamedGraph
-    out: Tensor
-    orderings: Sequence[Ordering]
+    out: Tensor  # [N, C], the output of its network
+    orderings: Sequence[Ordering]  # one per GOAT layer
 
     @property
     def numbers(self) -> Tensor:
@@ -205,11 +198,11 @@ def _largest_errors(detail: Detail) -> list[int]:
 
 
 def _learning(detail: Detail) -> list[charts.Chart]:
-    curves, best, graph = detail.run.curves, detail.run.result.best_epoch, detail.graph
+    graph = detail.graph
     unit = "target unit" if graph.target_scale == 1 else "standard deviations"
     loss = "cross-entropy (nats)" if graph.classes else f"squared error ({unit}²)"
     metric = "accuracy" if graph.classes else "mse"
-    return [charts.loss_chart(curves, loss, best), charts.metric_chart(curves, metric, best)]
+    return charts.learning_charts(detail.run.curves, loss, metric, detail.run.result.best_epoch)
 
 
 def _predictions(detail: Detail) -> list[charts.Chart]:

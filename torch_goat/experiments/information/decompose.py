@@ -36,24 +36,15 @@ class Decomposition:
     only from several sources together), one (unique to that source), or several (redundancy). For three sources, the
     mixed atom ``{1}{2:3}``, which source 1 has alone and sources 2 and 3 only together, is unique to source 1;
     ``{1:2}{1:3}``, ``{1:2}{1:3}{2:3}`` and similar atoms are synergy. Two sources have no mixed atoms.
-
-    Args:
-        measure: ``"wb"`` (Williams and Beer) or ``"broja"``.
-        atoms: The bits of each atom; ``"{1}{2}"`` is shared by sources 1 and 2, ``"{1:2}"`` needs both.
-        unique: The unique information of each source.
-        redundancy: The information that several sources share.
-        synergy: The information that no single source has.
-        total: The joint information of all sources, which is the sum of all parts.
-        single: The information of each source alone.
     """
 
     measure: Measure
-    atoms: dict[str, float]
-    unique: tuple[float, ...]
-    redundancy: float
-    synergy: float
-    total: float
-    single: tuple[float, ...]
+    atoms: dict[str, float]  # "{1}{2}" is shared by sources 1 and 2, "{1:2}" needs both
+    unique: tuple[float, ...]  # of each source
+    redundancy: float  # shared by several sources
+    synergy: float  # not in any single source
+    total: float  # the joint information of all sources, which is the sum of all parts
+    single: tuple[float, ...]  # the information of each source alone
 
     @property
     def counted(self) -> float:

@@ -34,50 +34,29 @@ EMPTY = 0  # the symbol of a group without neighbours
 
 @dataclass(frozen=True)
 class Quantity:
-    """An estimated number of bits with its uncertainty.
+    """An estimated number of bits with a bootstrap interval and a permutation p-value."""
 
-    Args:
-        value: The bias-corrected estimate, which may be slightly negative.
-        low: The lower end of the bootstrap interval.
-        high: The upper end, at least 0.
-        p_value: The share of label permutations that gave at least as many bits.
-    """
-
-    value: float
+    value: float  # bias-corrected, may be slightly negative
     low: float
-    high: float
-    p_value: float
+    high: float  # at least 0
+    p_value: float  # share of label permutations that gave at least as many bits
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """The estimated information of two groups of neighbours about the label, in bits.
+    """The estimated information of two groups of neighbours about the label, in bits."""
 
-    Args:
-        unique: The unique information of each group.
-        redundancy: The information that both groups share.
-        synergy: The information that only both groups together give.
-        total: The joint information, which is the sum of the parts above.
-        single: The information of each group alone.
-        plug_in: The total before bias correction.
-        measure: ``"wb"`` or ``"broja"``.
-        correction: ``"miller-madow"``, ``"shuffle"`` or ``"none"``.
-        nodes: The number of nodes in the sample.
-        alphabet: The number of symbols of the two groups and of the label.
-        warning: The text of the :class:`SmallSampleWarning`, or ``""``.
-    """
-
-    unique: tuple[Quantity, Quantity]
-    redundancy: Quantity
-    synergy: Quantity
-    total: Quantity
-    single: tuple[Quantity, Quantity]
-    plug_in: float
+    unique: tuple[Quantity, Quantity]  # of each group
+    redundancy: Quantity  # shared by both groups
+    synergy: Quantity  # only given by both groups together
+    total: Quantity  # the sum of the parts above
+    single: tuple[Quantity, Quantity]  # the information of each group alone
+    plug_in: float  # the total before bias correction
     measure: Measure
     correction: Correction
-    nodes: int
-    alphabet: tuple[int, ...]
-    warning: str
+    nodes: int  # in the sample
+    alphabet: tuple[int, ...]  # number of symbols of the two groups and of the label
+    warning: str  # the text of the SmallSampleWarning, or ""
 
     @property
     def counted(self) -> float:
