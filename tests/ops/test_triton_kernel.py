@@ -154,7 +154,9 @@ def test_tiny_values_keep_their_digits() -> None:
     recurrent = (torch.eye(4, device=DEVICE)[None, None], *torch.zeros(2, 1, 1, 4, device=DEVICE))
     out, _ = KERNELS["triton"].forward("rnn", Inputs(projected, Places.from_ptr(source, ptr), None, *recurrent), False)
     exact = [value.double() for value in (projected, *recurrent)]
-    expected, _ = KERNELS["torch"].forward("rnn", Inputs(exact[0], source, None, ptr, *exact[1:]), False)
+    expected, _ = KERNELS["torch"].forward(
+        "rnn", Inputs(exact[0], Places.from_ptr(source, ptr), None, *exact[1:]), False
+    )
     torch.testing.assert_close(out.double(), expected, rtol=1e-6, atol=0)
 
 
