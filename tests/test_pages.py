@@ -1,5 +1,6 @@
 """Pages that cite few numbers, and links between the pages and the repository."""
 
+import pkgutil
 import re
 
 import pytest
@@ -39,6 +40,13 @@ def test_files_that_the_pages_name_exist() -> None:
         named |= set(re.findall(r"\b(?:benchmarks|examples|torch_goat|tests|docs)/[\w./-]*\w", page.read_text()))
     assert len(named) > 20
     assert not {name for name in named if not (ROOT / name).exists()}
+
+
+def test_the_new_addresses_of_the_changelog_exist() -> None:
+    lines = [line.split(" | ") for line in (ROOT / "CHANGELOG.md").read_text().splitlines() if " | " in line]
+    names = [name for _, new in lines for name in re.findall(r"`(torch_goat[\w.]+)`", new)]
+    assert len(names) > 30
+    assert all(pkgutil.resolve_name(name) for name in names)
 
 
 def test_no_file_names_a_package_registry() -> None:
