@@ -7,7 +7,7 @@ import torch
 
 import torch_goat
 from tests.compare import assert_close, relative_error, with_gradients
-from torch_goat.nn import GOATConv
+from torch_goat.nn import GOATConv, Neighborhoods
 from torch_goat.ops import Places, weighted_mean
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
@@ -56,7 +56,7 @@ def test_the_mean_with_a_hub_equals_the_cpu(heads: int, channels: int) -> None:
 
 
 def sum_on_cpu(z: torch.Tensor, weight: torch.Tensor, source: torch.Tensor, ptr: torch.Tensor) -> list[torch.Tensor]:
-    """The weighted sums over runs and their gradients, of states in float64."""
+    """The weighted sums over segments and their gradients, of states in float64."""
     leaves = [z.requires_grad_(), weight.requires_grad_()]
     messages = weight.t().unsqueeze(-1) * z[source.t(), torch.arange(z.size(1))]
     out = z.new_zeros(ptr.numel() - 1, *z.shape[1:]).index_add(0, torch.repeat_interleave(ptr.diff()), messages)
@@ -114,14 +114,17 @@ def test_compile() -> None:
 
 @pytest.mark.parametrize("attention", ["gat", "gatv2"])
 @pytest.mark.parametrize("build", [GOATConv, GOATConv.paper], ids=["default", "paper"])
-def test_a_step_in_a_cuda_graph_is_the_same_step(build: Callable[..., GOATConv], attention: str) -> None:
+@pytest.mark.parametrize("given", ["edge_index", "neighborhoods", "edge features"])
+def test_a_step_in_a_cuda_graph_is_the_same_step(given: str, build: Callable[..., GOATConv], attention: str) -> None:
     """With checks on, warmed up on one stream and captured on another, as PyTorch advises."""
     x, edge_index = (value.cuda() for value in graph())
     x = x.round()  # equal rows, hence ties
-    conv = build(12, 16, heads=4, attention=attention).cuda()
+    edge_attr = torch.randn(edge_index.size(1), 2, device="cuda") if given == "edge features" else None
+    conv = build(12, 16, heads=4, attention=attention, edge_dim=None if edge_attr is None else 2).cuda()
+    edges = Neighborhoods.from_edge_index(edge_index, 500) if given == "neighborhoods" else edge_index
 
     def step() -> list[torch.Tensor]:
-        out = conv(x, edge_index)
+        out = conv(x, edges, edge_attr)
         return [out.detach(), *torch.autograd.grad(out.square().sum(), list(conv.parameters()))]
 
     side = torch.cuda.Stream()

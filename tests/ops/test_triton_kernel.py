@@ -1,12 +1,5 @@
-"""What is special to the Triton kernel, on a GPU or, without one, in Triton's interpreter.
+"""What is special to the Triton kernel, on a GPU or, without one, in Triton's interpreter."""
 
-The interpreter must be chosen before Triton is imported: the first test runs this file once more, in a process that has
-chosen it, and the others are skipped in this one.
-"""
-
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
@@ -22,17 +15,6 @@ from torch_goat.ops.ragged_rnn.operator import KERNELS
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 runs_here = pytest.mark.skipif(not backends()["triton"].available, reason=backends()["triton"].note)
-
-
-def test_in_the_interpreter() -> None:
-    pytest.importorskip("triton")
-    if backends()["triton"].available:
-        pytest.skip("runs here as it is")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(
-        command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stdout
 
 
 Override = Callable[..., None]
@@ -169,9 +151,3 @@ def test_the_operator_is_sound(override: Override) -> None:
     recurrent = (random(1, 2, 3, 3), random(1, 2, 3), random(1, 2, 3))
     args = (random(1, 5, 2, 3), source, random(1, 6), ptr, *recurrent, "rnn", "triton", True)
     torch.library.opcheck(torch.ops.torch_goat.ragged_rnn, args)
-
-
-@pytest.mark.skipif("TRITON_INTERPRET" in os.environ, reason="has run in the process that started this one")
-def test_importing_the_package_leaves_the_kernel_alone() -> None:
-    name = "torch_goat.ops.ragged_rnn.triton.launch"
-    subprocess.run([sys.executable, "-c", f"import sys, torch_goat.nn; assert {name!r} not in sys.modules"], check=True)

@@ -16,7 +16,7 @@ def kendall_tau(first: Tensor, second: Tensor, ptr: Tensor) -> Tensor:
     """
     heads, num_tokens = first.shape
     length = ptr.diff()  # [T]
-    # Where each token of `first` stands in `second`: two orders agree when this rises.
+    # The place of each token of `first` in `second`: two orders agree where it increases.
     place = torch.arange(num_tokens, device=ptr.device).expand(heads, -1)
     last = int(torch.stack([first.max(), second.max()]).max()) if num_tokens else -1  # more where some were left out
     value = first.new_empty(heads, last + 1).scatter_(1, second, place).gather(1, first)

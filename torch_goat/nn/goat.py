@@ -43,7 +43,7 @@ class GOAT(BasicGNN):
         jk: str | None = None,
         **kwargs: Any,
     ) -> None:
-        # With jumping knowledge, BasicGNN ends in a linear layer; "last" adds nothing but that.
+        # With jumping knowledge, BasicGNN ends in a linear layer; "last" adds only that.
         jk = "last" if jk is None and out_channels is not None else jk
         super().__init__(in_channels, hidden_channels, num_layers, out_channels, dropout, jk=jk, **kwargs)
 
@@ -111,7 +111,7 @@ class GOAT(BasicGNN):
         return (x, used) if return_orderings else x
 
     def _after(self, layer: int, x: Tensor, batch: Tensor | None = None, batch_size: int | None = None) -> Tensor:
-        """Normalisation, activation and dropout; nothing after a last layer that is the output."""
+        """Normalisation, activation and dropout, except after a last layer that is the output."""
         if layer == self.num_layers - 1 and self.jk_mode is None:
             return x
         if self.act is not None and self.act_first:

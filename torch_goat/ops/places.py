@@ -16,7 +16,7 @@ class BySource(NamedTuple):
 
 
 class Places:
-    """The source at each place of some segments, per head: what the RNN and the weighted mean of one call read.
+    """The source at each place of some segments, per head, as the RNN and the weighted mean of one call read them.
 
     Args:
         source: The source at each place ``[K, E]``.

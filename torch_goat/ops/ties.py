@@ -169,7 +169,7 @@ def first_after(mark, place, num_marks, level, SCAN: tl.constexpr):
 def go_first(at, node, present, place, own, x, num_features, row, step, MEMBERS: tl.constexpr, FEATURES: tl.constexpr):
     """Which of the stretches that begin ``at`` go before the one at ``place``, 0 or 1 ``[MEMBERS]``.
 
-    Those whose states are equal go in the order in which they stand.
+    Stretches with equal states keep their order.
     """
     smaller = (at < place).to(tl.int32)
     unknown = (present & (node != own)).to(tl.int32)

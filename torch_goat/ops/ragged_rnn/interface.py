@@ -83,4 +83,4 @@ class Kernel(Protocol):
         """The gradients of the inputs, from that of the final states."""
 
     def saved_like(self, kind: str, inputs: Inputs) -> list[Tensor]:
-        """Empty tensors with the shapes of what the forward saves, for tracing."""
+        """Empty tensors with the shapes of those that the forward saves, for tracing."""

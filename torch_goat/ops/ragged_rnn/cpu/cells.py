@@ -1,7 +1,7 @@
 """One step of a group of segments through each cell, forwards and backwards.
 
-A step reads the state in row ``now`` of the scratch and writes the one after it to row ``after``. The activated gates
-stay in ``gates[now]``, and the step backwards turns them into the gradient of the recurrent share of the gates.
+A step reads the state in row ``now`` of the scratch and writes the next one to row ``after``. It leaves the activated
+gates in ``gates[now]``, which the backward step replaces by the gradient of the recurrent share of the gates.
 """
 
 # mypy: allow-untyped-defs
@@ -43,7 +43,7 @@ class Weights(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """What a group of P segments keeps of its steps, one row each."""
+    """The buffers of a group of P segments, one row per step."""
 
     gates: np.ndarray  # [steps, G * P * width]
     h: np.ndarray  # [steps + 1, P * width]
@@ -55,7 +55,7 @@ class Place(NamedTuple):
     """Where every segment of the group is."""
 
     at: np.ndarray  # [P]
-    source: np.ndarray  # [E], the row of the table that stands at each place
+    source: np.ndarray  # [E], the row of the table at each place
     scale: np.ndarray  # [E], its coefficient
 
 
@@ -128,7 +128,7 @@ class Grads(NamedTuple):
 
 @njit(forceinline=True)
 def _to_input(cell, table, place, grads, block, grad):
-    """Hands the gradient of a block of the input's share on to its rows; its lanes sum up to that of the scale."""
+    """Adds the gradient of a block of the input's share to its rows; the result sums to the gradient of the scale."""
     scatter(cell, grads.table, place.source, place.at, block, grad * load_scale(cell, place.scale, place.at))
     return grad * gather(cell, table, place.source, place.at, block)
 
@@ -145,7 +145,7 @@ def _add_transposed(cell, units, weights, block, scratch, now):
 
 
 def step_back(cell, table, place, weights, scratch, now, grads):
-    """From the gradient of the state after a step to that of the state before it, and to what the step read."""
+    """The gradients of the state before a step and of its inputs, from that of the state after it."""
 
 
 @overload(step_back, jit_options={"forceinline": True})

@@ -15,14 +15,14 @@ def _digest() -> str:
 
 
 class Compiled:
-    """A function that numba compiles on its first call for each type of its first argument, and keeps on disk.
+    """A function that numba compiles on its first call for each type of its first argument, and caches on disk.
 
-    numba takes a stored result for current as long as the file of the function is, whatever happened to the files it
-    is built from. With their digest in its name, another version of the kernel has other files. Where there is no
-    directory to write to, every process compiles.
+    numba only checks whether the file of the function has changed, not the files that it imports from. A digest of all
+    files in the name gives each version of the kernel its own cache. Without a writable directory, every process
+    compiles.
 
-    numba also finds out the types of all arguments on every call, which for a small graph takes longer than the work.
-    Here those of the first argument decide: the others must not vary beside it.
+    numba also determines the types of all arguments on every call, which takes longer than a small graph. Here, the
+    first argument selects the compiled code: the types of the others must be the same for equal first arguments.
     """
 
     _VERSION = _digest()

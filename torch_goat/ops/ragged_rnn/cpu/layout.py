@@ -136,7 +136,7 @@ def load_for_all(builder, address, cell):
     """A row of weights ``[G, B]``, the same for every segment: ``[G, P, B]``."""
     one = Vector(cell.units.element, cell.lanes)
     size = one.lanes * one.element.bitwidth // 8
-    # Gate by gate, for a load that repeats what it reads is as fast as one that does not.
+    # Gate by gate: a load that broadcasts is as fast as a plain one.
     gates = [
         load_from(builder, builder.gep(address, [ir.Constant(ir.IntType(64), gate * size)]), one)
         for gate in range(cell.num_gates)

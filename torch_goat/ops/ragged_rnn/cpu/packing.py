@@ -13,7 +13,7 @@ _VECTOR = 32  # lanes of a vector of units
 
 
 class Shape(NamedTuple):
-    """How H units lie in blocks of B lanes, P segments beside each other; see :mod:`.layout`."""
+    """The layout of H units in blocks of B lanes, with P segments side by side; see :mod:`.layout`."""
 
     kind: str
     element: str  # of the arithmetic, "float32" or "float64"
@@ -22,8 +22,8 @@ class Shape(NamedTuple):
     lanes: int  # B
     blocks: int
     segments: int  # P
-    states: int  # how many vectors a segment carries from step to step
-    as_given: bool  # the gates already lie as the kernel reads them
+    states: int  # the number of state vectors of a segment
+    as_given: bool  # whether the gates already have the kernel's layout
 
     @property
     def width(self) -> int:

@@ -1,7 +1,7 @@
-"""Vectors for numba: a type that is one LLVM vector, and the few operations the kernels need on it.
+"""Vectors for numba: a type that is one LLVM vector, and the operations that the kernels need.
 
-LLVM's own vectoriser gives up on loops as short as a hidden state, and its verdict changes with the version. A vector
-type states the shape of the arithmetic instead; LLVM splits a vector into registers of whatever width the machine has.
+LLVM's vectoriser does not reliably vectorise loops as short as a hidden state. A vector type is explicit, and LLVM
+splits it into registers of the machine's width.
 """
 
 import operator
@@ -15,7 +15,7 @@ from numba.core.typing.templates import AbstractTemplate, infer_global, signatur
 from numba.extending import intrinsic as typed_intrinsic
 from numba.extending import models, register_model
 
-# Called, an intrinsic takes other arguments than the function that defines it, which its type does not know.
+# Calls of an intrinsic have other arguments than the function that defines it.
 intrinsic: Any = typed_intrinsic
 
 

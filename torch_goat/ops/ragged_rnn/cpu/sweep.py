@@ -222,7 +222,7 @@ def _backward(cell, inputs, segments, kept, grad, outputs, head, direction, firs
         for start in range(stretches * STRETCH, -1, -STRETCH):
             stop = min(start + STRETCH, group.last[0] + 1)
             if active == size and not grads.h.any() and not grads.c.any():
-                # Nothing is left of the gradient: the places before are without influence.
+                # The gradient has vanished: earlier places have no influence.
                 for segment in range(size):
                     begin = segments.start[first_of_group + segment]
                     grad_scale[begin + (group.last[segment] + 1 - stop if direction == 1 else 0) :][:stop] = 0
@@ -272,7 +272,7 @@ def _grads(cell, outputs, head, direction, chunk):
 
 @njit
 def _move(part, total):
-    """Adds partial sums to the total and starts them anew."""
+    """Adds partial sums to the total and resets them."""
     total.recurrent[:] += part.recurrent
     total.share[:] += part.share
     total.extra[:] += part.extra
@@ -283,10 +283,7 @@ def _move(part, total):
 
 @njit
 def _add_weights(cell, weights, scratch, steps, grads):
-    """Adds what a stretch of steps gives to the gradients of the weights.
-
-    It is summed in registers first: fewer additions to memory, and less rounding.
-    """
+    """Adds a stretch of steps to the gradients of the weights, summed in registers first."""
     lanes, width = count_lanes(cell), weights.recurrent.shape[1]
     for block in range(count_blocks(cell, weights.recurrent)):
         for unit in range(0, width, tile_rows(cell)):

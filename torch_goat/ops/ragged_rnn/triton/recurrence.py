@@ -154,7 +154,7 @@ def forward_kernel(
                 if KIND == "lstm":
                     tl.store(states + to_c + at, c, inside & active)
             elif WIDTH > 64:
-                # In a loop that stores nothing, Triton would keep all matrices in shared memory, where they do not fit.
+                # In a loop without stores, Triton would keep all matrices in shared memory, where they do not fit.
                 tl.store(final, h.to(out.dtype.element_ty), inside & present)
             parts = add_up(gates, scale, bias, h, matrices, GATES, HIDDEN, WIDTH, DOT, PRECISION)
             new_h, new_c = advance(parts, h, c, KIND)
