@@ -23,9 +23,9 @@ from typing import Any
 
 import torch
 
-from torch_goat.app.cli.subject import by_degree, measured, named
 from torch_goat.experiments.information import SmallSampleWarning
 from torch_goat.experiments.information.charts import COLORS, new_figure, save_figure
+from torch_goat.experiments.information.labelled_graph import LabelledGraph
 from torch_goat.files import write_atomic
 
 DATASETS = {"top2": "max", "betweenness-100": "mean", "cora-content": "mean", "citeseer": "mean", "computers": "mean"}
@@ -33,19 +33,13 @@ DATASETS = {"top2": "max", "betweenness-100": "mean", "cora-content": "mean", "c
 
 
 def row(dataset: str, groups: str, pool: str, data_dir: Path | None) -> dict[str, Any]:
-    subject = named(dataset, data_dir=data_dir)
+    graph = LabelledGraph.from_dataset(dataset, data_dir=data_dir)
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SmallSampleWarning)
-        found = measured(subject, groups=groups, pool=pool)
+        found = graph.measure(groups, pool=pool)
     seconds = time.perf_counter() - start
-    about = {
-        "dataset": dataset,
-        "groups": groups,
-        "pool": pool,
-        "degree": by_degree(subject.data, ""),
-        "seconds": seconds,
-    }
+    about = {"dataset": dataset, "groups": groups, "pool": pool, "degree": graph.uses_degree(), "seconds": seconds}
     return about | dataclasses.asdict(found) | {"counted": found.counted}
 
 

@@ -112,6 +112,11 @@ def override(value: T, assignments: Iterable[str]) -> T:
     return parse(type(value), table, " ".join(assignments))
 
 
+def sets(assignment: str, key: str) -> bool:
+    """Whether an assignment sets a key, with or without its section."""
+    return assignment.partition("=")[0].strip().rpartition(".")[2] == key
+
+
 def dumps(value: Any) -> str:
     """A dataclass as TOML, such that :func:`read` gives an equal one."""
     return "\n".join(_lines(to_table(value), ())).strip() + "\n"

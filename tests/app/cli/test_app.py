@@ -90,7 +90,7 @@ def test_debug_shows_the_traceback_wherever_it_stands(arguments: list[str]) -> N
 
 
 def test_a_file_that_is_not_there_is_a_sentence(goat: Goat) -> None:
-    ended = goat("train", "--recipe", "none.toml")
+    ended = goat("train", "--config", "none.toml")
     assert ended.code == 1
     assert ended.err == "goat: none.toml: no such file or directory.\n"
 

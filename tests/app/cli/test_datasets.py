@@ -37,7 +37,7 @@ def test_a_dataset_is_shown_with_its_files(goat: Goat, tmp_path: Path) -> None:
     assert lines["LINQS/cora/cora.content"][0] == "no"
     assert lines["LINQS/cora/cora.cites"][0] == "yes"
     assert lines["LINQS/cora/cora.cites"][1].startswith("https://")
-    assert f"Files are looked for in data, then {tmp_path}/cache/raw" in ended.out
+    assert f"Files are searched in data, then {tmp_path}/cache/raw" in ended.out
     assert DATASETS["cora-content"].note in ended.out
 
 
@@ -53,7 +53,7 @@ def test_a_generated_dataset_has_no_files(goat: Goat) -> None:
 def test_options_of_an_export_are_refused_elsewhere(goat: Goat, name: list[str], option: list[str]) -> None:
     ended = goat("datasets", *name, *option)
     beside = " ".join(["goat datasets", *name])
-    assert ended == (2, "", f"goat: {option[0]} does nothing beside {beside}; leave it out.\n")
+    assert ended == (2, "", f"goat: {option[0]} cannot be combined with {beside}; leave it out.\n")
 
 
 def test_an_unknown_dataset_is_refused(goat: Goat) -> None:

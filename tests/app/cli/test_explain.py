@@ -42,7 +42,7 @@ def test_it_prints_orders_contributions_and_stability(runs: Path, capsys: pytest
         assert f"{one.contribution:+.4f}" in printed
     assert f"{found.interactions[0].value:+.4f}" in printed
     assert "Kendall's tau" in printed
-    assert "no run of another seed" in printed
+    assert "no run with another seed" in printed
 
 
 def test_without_an_order_it_says_so(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,10 +54,10 @@ def test_without_an_order_it_says_so(runs: Path, capsys: pytest.CaptureFixture[s
 
 def test_it_says_whether_a_node_is_in_its_own_neighbourhood(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command(str(runs / "goat"), "--node", "7") == 0
-    assert "the node itself is among them" in capsys.readouterr().out
+    assert "the node itself is one of them" in capsys.readouterr().out
     degree = torch.bincount(small("betweenness-100").edge_index[1], minlength=100)
     assert int(degree.min()) == 0
-    for node, said in ((degree.argmax(), "with their coefficients:"), (degree.argmin(), "There is nothing to order")):
+    for node, said in ((degree.argmax(), "with attention coefficients:"), (degree.argmin(), "Nothing to order")):
         assert command(str(runs / "apart"), "--node", str(int(node))) == 0
         assert said in capsys.readouterr().out
 
@@ -69,7 +69,7 @@ def test_files_are_written_once(runs: Path, tmp_path: Path, capsys: pytest.Captu
     assert written == json.loads(json.dumps(explain(Run(runs / "gcn"), "7").to_dict()))
     assert (tmp_path / "why.png").read_bytes()[:4] == b"\x89PNG"
     assert command(str(runs / "gcn"), "--node", "8", *files) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert json.loads((tmp_path / "why.json").read_text())["node"] == "7"
     assert command(str(runs / "gcn"), "--node", "8", *files, "--force") == 0
     assert json.loads((tmp_path / "why.json").read_text())["node"] == "8"

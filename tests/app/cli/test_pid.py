@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from torch_goat.app.cli.app import run
+from torch_goat.experiments.information import labelled_graph
 
 ROOT = Path(__file__).parents[3]
 
@@ -33,7 +34,7 @@ def test_xor_is_a_bit_of_synergy_and_a_model_captures_it(capsys: pytest.CaptureF
     assert Path("pid-xor.png").stat().st_size > 1000
     code, _, err = goat(capsys, "xor", "--models", "none")
     assert code == 2
-    assert "pid-xor.png is there already" in err
+    assert "pid-xor.png already exists" in err
 
 
 def test_half_synergy_on_a_tree(capsys: pytest.CaptureFixture[str]) -> None:
@@ -47,15 +48,13 @@ def test_half_synergy_on_a_tree(capsys: pytest.CaptureFixture[str]) -> None:
 def test_real_labels_are_binned_and_a_small_sample_is_said_to_be_small(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = goat(capsys, "betweenness-100", "--target-bins", "4", "--bins", "3", "--groups", "random")
     assert code == 0, err
-    assert "a neighbour is known by its degree" in out
+    assert "neighbours described by their degree" in out
     assert "Warning: the sample is small for its alphabet: 100 samples" in out
-    assert "cannot be told from chance" in out  # degrees of neighbours say little of betweenness
+    assert "is not significant" in out  # degrees of neighbours say little of betweenness
 
 
 def test_the_learned_order(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from torch_goat.app.cli import subject
-
-    monkeypatch.setattr(subject, "ORDER_EPOCHS", 2)
+    monkeypatch.setattr(labelled_graph, "ORDER_EPOCHS", 2)
     code, out, err = goat(capsys, "top2", "--groups", "order", "--pool", "max", "--bins", "3")
     assert code == 0, err
     assert "groups order" in out
@@ -100,11 +99,11 @@ def test_a_graph_of_ones_own(capsys: pytest.CaptureFixture[str], tables: list[st
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "a.png is there already"),
+        ([], "a.png already exists"),
         (["--groups", "roles"], "needs a task of known information"),
         (["--target-bins", "2"], "has classes; leave it out"),
         (["--target", "wishes"], "wishes"),
-        (["--target", "age", "--models", "gin"], "has real labels; leave --models out"),
+        (["--target", "age", "--models", "gin"], "has real labels; leave it out"),
     ],
 )
 def test_what_a_graph_of_ones_own_does_not_allow(
@@ -125,19 +124,19 @@ def test_what_a_graph_of_ones_own_does_not_allow(
         (["xo"], "there is no dataset 'xo'"),
         (["tables/xo"], "there is no file or folder 'tables/xo'"),
         (["xor", "--groups", "role"], "there is no --groups role; did you mean 'roles'?"),
-        (["top2", "--groups", "roles"], "needs a task of known information, but top2 is none"),
+        (["top2", "--groups", "roles"], "needs a task of known information, which top2 is not"),
         (["xor", "--models", "gim"], "there is no model 'gim'; did you mean 'gin'?"),
-        (["xor", "--models", "goat"], "there is no model 'goat'; there are goat-lstm, goat-gru, goat-rnn."),
+        (["xor", "--models", "goat"], "there is no model 'goat'; choose one of goat-lstm, goat-gru, goat-rnn."),
         (["betweenness-100", "--models", "gin"], "betweenness-100 has real labels"),
         (["betweenness-100", "--groups", "order"], "betweenness-100 has real labels"),
         (["xor", "--values", "size"], "there is no --values size; known are degree, features."),
         (["xor", "--measure", "brojo"], "there is no --measure brojo; did you mean 'broja'?"),
         (["top2", "--pool", "sum"], "there is no --pool sum; known are max, mean."),
-        (["xor", "--bins", "3"], "--bins 3 has nothing to cut"),
+        (["xor", "--bins", "3"], "--bins 3 does not apply to --groups roles"),
         (["top2", "--target-bins", "3"], "--target-bins 3 is for real labels, but top2 has classes"),
         (["xor", "--index", "10"], "index must be between 0 and 9"),
         (["xor", "--chart", "chart.gif"], "must end in .png, .svg or .pdf"),
-        (["top2", "--target", "label"], "--target is for a graph of yours"),
+        (["top2", "--target", "label"], "--target applies to your own graph"),
         (["top2", "--bins", "400"], "the alphabet is too large for the sample"),
     ],
 )

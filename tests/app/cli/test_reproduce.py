@@ -69,11 +69,14 @@ def test_tables_are_listed(goat) -> None:
         (["table2", "--only", "goat-lstm,gaat"], "there is no row 'gaat'; did you mean 'gat'?"),
         (["table2", "--datasets", "coraa"], "there is no column 'coraa'; did you mean 'cora'?"),
         (["table2", "--format", "latx"], "there is no format 'latx'; did you mean 'latex'?"),
-        (["table2", "--settings", "gat"], "--settings gat is no ROW=FILE"),
-        (["table2", "--settings", "gat=none.toml"], "--settings gat=none.toml is no ROW=FILE with a file that exists."),
+        (["table2", "--settings", "gat"], "--settings must be ROW=FILE with an existing file, got 'gat'"),
+        (
+            ["table2", "--settings", "gat=none.toml"],
+            "--settings must be ROW=FILE with an existing file, got 'gat=none.toml'.",
+        ),
         (["table2", "--precision", "32"], "there is no precision '32'"),
         (["tiny.toml"], "tiny.toml: [training]: unknown key 'epoch'; did you mean 'epochs'?"),
-        (["table1", "--plan-only", "tiny.toml"], "tiny.toml is there already"),
+        (["table1", "--plan-only", "tiny.toml"], "tiny.toml already exists"),
     ],
 )
 def test_wrong_usage_is_exit_code_2_and_a_sentence(arguments: list[str], text: str, goat, tmp_path: Path) -> None:
@@ -193,7 +196,7 @@ def test_a_plan_that_another_machine_runs_is_collected(
     asked = ["reproduce", "tiny.toml", "--datasets", "size", "--out", "there/results"]
     ended = goat(*asked, "--plan-only", "there/PLAN.json")
     assert ended.code == 0
-    assert ended.out == "there/PLAN.json has 6 runs.\n"
+    assert ended.out == "Wrote 6 runs to there/PLAN.json.\n"
     (tmp_path / "there").rename(tmp_path / "elsewhere")
     assert worker(["elsewhere/PLAN.json", "--jobs", "1", "--device", "cpu"]) == 0
     capsys.readouterr()
@@ -242,7 +245,7 @@ def test_recipes_can_be_printed_copied_and_given_found_settings(goat, tmp_path: 
     ],
 )
 def test_options_that_would_do_nothing_are_refused(goat, arguments: list[str], option: str, beside: str) -> None:
-    assert goat("reproduce", *arguments) == (2, "", f"goat: {option} does nothing beside {beside}; leave it out.\n")
+    assert goat("reproduce", *arguments) == (2, "", f"goat: {option} cannot be combined with {beside}; leave it out.\n")
     assert list(Path().iterdir()) == []
 
 

@@ -59,7 +59,7 @@ def test_every_state_is_shown(goat: Goat, done: dict[str, Result]) -> None:
     assert rows["stopped"][-4:] == ["stopped", "at", "epoch", "2"]
     assert rows["failed"][-4:] == ["failed:", "out", "of", "memory"]
     assert rows["damaged"][0] == "damaged:"
-    assert rows["cut"][:2] == ["damaged:", "runs/cut/result.json:"]
+    assert rows["cut"][:2] == ["damaged:", "result.json:"]
     for content in ("", "epoch,seconds\n"):  # cut off before its first epoch
         Path("runs/stopped/metrics.csv").write_text(content)
         assert listed(goat("runs"))["stopped"][-4:] == ["stopped", "at", "epoch", "0"]

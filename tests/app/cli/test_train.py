@@ -55,7 +55,7 @@ def test_the_same_command_returns_what_is_there_and_another_never_collides(goat:
     written = (the_run() / "result.json").stat().st_mtime_ns
     again = goat("train", *SMALL)
     assert (the_run() / "result.json").stat().st_mtime_ns == written
-    assert "It was done before" in again.out
+    assert "Already finished" in again.out
     assert again.err == ""
     assert again.out.splitlines()[:-1] == first.out.splitlines()[:-1]
     for number, change in enumerate((["--seed", "1"], ["--set", "dropout=0.1"], ["--index", "1"]), start=2):
@@ -63,12 +63,12 @@ def test_the_same_command_returns_what_is_there_and_another_never_collides(goat:
         assert len(list(Path("runs").iterdir())) == number
 
 
-def test_a_recipe_brings_everything_and_may_be_changed(goat: Goat, tmp_path: Path) -> None:
+def test_a_config_brings_everything_and_may_be_changed(goat: Goat, tmp_path: Path) -> None:
     goat("train", *SMALL, "--seed", "5")
-    recipe = the_run() / "config.toml"
-    assert goat("train", "--recipe", str(recipe), "--out", "again", "--device", "cpu").code == 0
-    assert settings.read(Experiment, Path("again/config.toml")) == settings.read(Experiment, recipe)
-    changed = ["--recipe", str(recipe), "--seed", "6", "--set", "epochs=2", "--out", "changed", "--device", "cpu"]
+    config = the_run() / "config.toml"
+    assert goat("train", "--recipe", str(config), "--out", "again", "--device", "cpu").code == 0
+    assert settings.read(Experiment, Path("again/config.toml")) == settings.read(Experiment, config)
+    changed = ["--config", str(config), "--seed", "6", "--set", "epochs=2", "--out", "changed", "--device", "cpu"]
     assert goat("train", "effective-size-100", *changed).code == 0
     found = settings.read(Experiment, Path("changed/config.toml"))
     assert (found.dataset, found.seed, found.training.epochs, found.model.hidden_channels) == (
@@ -113,27 +113,27 @@ def test_what_cannot_be_is_refused_with_exit_code_2(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("dataset = ", "recipe.toml: not a TOML file"),
-        ('dataset = "cora"\n[model]\nhads = 2\n', "recipe.toml: unknown key 'model.hads'; did you mean 'heads'?"),
-        ('dataset = "cora"\n[model]\nheads = "2"\n', "recipe.toml: model.heads must be a whole number, got '2'."),
-        ('dataset = "cora"\n[training]\nepochs = 0\n', "recipe.toml: [training] epochs = 0 is impossible"),
+        ("dataset = ", "config.toml: not a TOML file"),
+        ('dataset = "cora"\n[model]\nhads = 2\n', "config.toml: unknown key 'model.hads'; did you mean 'heads'?"),
+        ('dataset = "cora"\n[model]\nheads = "2"\n', "config.toml: model.heads must be a whole number, got '2'."),
+        ('dataset = "cora"\n[training]\nepochs = 0\n', "config.toml: [training] epochs = 0 is impossible"),
         ('dataset = "corra"\n', "there is no dataset 'corra'; did you mean 'cora'?"),
-        ("seed = 1\n", "recipe.toml: the key 'dataset' is missing."),
+        ("seed = 1\n", "config.toml: the key 'dataset' is missing."),
     ],
 )
-def test_a_bad_recipe_is_refused_by_file_and_key(goat: Goat, text: str, message: str) -> None:
-    Path("recipe.toml").write_text(text)
-    ended = goat("train", "--recipe", "recipe.toml", "--device", "cpu")
+def test_a_bad_config_is_refused_by_file_and_key(goat: Goat, text: str, message: str) -> None:
+    Path("config.toml").write_text(text)
+    ended = goat("train", "--config", "config.toml", "--device", "cpu")
     assert ended.code == 2
     assert ended.err.startswith(f"goat: {message}")
     assert len(ended.err.splitlines()) == 1
 
 
-def test_a_recipe_and_a_model_exclude_each_other(goat: Goat) -> None:
-    Path("recipe.toml").write_text('dataset = "top2"\n')
-    ended = goat("train", "--recipe", "recipe.toml", "--model", "gat")
+def test_a_config_and_a_model_exclude_each_other(goat: Goat) -> None:
+    Path("config.toml").write_text('dataset = "top2"\n')
+    ended = goat("train", "--config", "config.toml", "--model", "gat")
     assert ended.code == 2
-    assert "leave --model gat out" in ended.err
+    assert "leave out --model gat" in ended.err
 
 
 def test_a_folder_that_another_process_uses_is_refused(goat: Goat) -> None:
@@ -210,10 +210,10 @@ def test_mini_batches(goat: Goat) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--batch-size", "20", "--fanout", "5,x"], "--fanout '5,x' must be numbers such as 100,15."),
+        (["--batch-size", "20", "--fanout", "5,x"], "--fanout must be a list of numbers such as 100,15, got '5,x'."),
         (["--batch-size", "20", "--fanout", "5,5,5"], "has 3 numbers, but the model has num_layers = 2"),
         (["--fanout", "5,5"], "needs mini-batches; set batch_size too"),
-        (["--workers", "1"], "--workers 1 makes mini-batches; set --batch-size too, or leave it out."),
+        (["--workers", "1"], "--workers 1 needs mini-batches; set --batch-size too."),
         (["--batch-size", "1000"], "batch_size = 1000 is more than the 60 training nodes"),
         (["--batch-size", "-2"], "batch_size = -2 is impossible"),
     ],
@@ -232,7 +232,7 @@ def test_several_processes_share_mini_batches_alone(goat: Goat, monkeypatch: pyt
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
     ended = goat("tune", "top2")
     assert ended.code == 2
-    assert ended.err.startswith("goat (process 1): goat tune is one process's work, but torchrun started 2")
+    assert ended.err.startswith("goat (process 1): goat tune runs in one process, but torchrun started 2")
     assert ended.out == ""
 
 
@@ -245,12 +245,12 @@ def test_a_folder_of_arrays(goat: Goat) -> None:
     run = Run(the_run())
     assert Path(run.experiment.graph) == Path("arrays").resolve()
     assert run.graph().data.num_nodes == 60
-    again = goat("train", "--recipe", str(the_run() / "config.toml"), "--out", "again")
+    again = goat("train", "--config", str(the_run() / "config.toml"), "--out", "again")
     assert again.code == 0, again.err
     wrong = goat("train", "arrays", "--target", "y")
     assert wrong.code == 2
-    assert "--target is not for a folder of arrays" in wrong.err
-    assert "--index is not for a folder of arrays" in goat("train", "arrays", "--index", "1").err
+    assert "--target does not apply to a folder of arrays" in wrong.err
+    assert "--index does not apply to a folder of arrays" in goat("train", "arrays", "--index", "1").err
     folder = the_run()
     assert goat("report", str(folder), "-o", "report.html").code == 0
     assert goat("explain", str(folder), "--node", "3").code == 0
@@ -276,4 +276,4 @@ def test_a_folder_of_arrays(goat: Goat) -> None:
 def test_nothing_is_set_twice(goat: Goat, option: list[str], assignment: str) -> None:
     ended = goat("train", "top2", *option, "--set", assignment)
     assert ended.code == 2
-    assert f"--set {assignment} is what {option[-2]} is for" in ended.err
+    assert f"--set {assignment} cannot be combined with {option[-2]}" in ended.err

@@ -34,14 +34,14 @@ def test_a_search_ends_in_a_recipe_that_trains(goat: Goat) -> None:
     assert (best.index, best.seed, best.training.epochs, best.model.hidden_channels) == (1, 4, 2, 4)
     assert best.model.dropout in (0.0, 0.5)
     assert ["learning_rate", str(best.training.learning_rate)] in [line.split() for line in ended.out.splitlines()]
-    assert "3 of 3 trials are done" in ended.out
+    assert "3 of 3 trials are finished" in ended.out
     assert [line.split()[0] for line in ended.err.splitlines()] == ["1/3", "2/3", "3/3"]
     assert "hidden_channels" not in (folder / "trials.csv").read_text()  # it was set
     again = goat("tune", *SMALL, *options)
     assert again.code == 0
     assert again.out == ended.out
     assert again.err == ""
-    assert goat("train", "--recipe", str(folder / "best.toml"), "--device", "cpu", "--out", "best").code == 0
+    assert goat("train", "--config", str(folder / "best.toml"), "--device", "cpu", "--out", "best").code == 0
     assert len([line for line in goat("runs").out.splitlines() if "betweenness-100" in line]) == 6
 
 
@@ -62,7 +62,7 @@ def test_a_graph_of_ones_own_is_searched(goat: Goat, tmp_path: Path) -> None:
     lines = [line.split(",") for line in Path("search/trials.csv").read_text().splitlines()]
     assert lines[0][:3] == ["trial", "state", "val_accuracy"]
     assert [float(line[2]) for line in lines[1:]] == pytest.approx(means)
-    assert goat("train", "--recipe", "search/best.toml", "--out", "run", "--device", "cpu").code == 0
+    assert goat("train", "--config", "search/best.toml", "--out", "run", "--device", "cpu").code == 0
     assert goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv").code == 0
     Path("nodes.csv").write_text(NODES.replace("30", "31"))
     changed = goat("tune", *own, *search, "--trials", "3", "--indices", "1,0")
@@ -90,12 +90,12 @@ def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, mo
     assert begun[1].space == paper_grid("goat", "classification")
     assert begun[3].experiment.graph == str(Path("arrays").resolve())
     for arguments, text in (
-        (["arrays", "--target", "y"], "--target is not for a folder of arrays"),
+        (["arrays", "--target", "y"], "--target does not apply to a folder of arrays"),
         (["arrays", "--indices", "0,1"], "arrays has index 0 under the split 'masks', got [0, 1]"),
         ([*own, "label", "--time-column", "age", "--indices", "1"], "has index 0 under the split 'time', got [1]"),
         ([*own, "label", "--indices=-1"], "has indices from 0 under the split 'random', got [-1]"),
         ([*own, "label", "--prune"], "pruning uses the accuracy, not the macro_f1"),
-        ([*own, "label", "--set", "tables.directed=true"], "would read the graph in another way"),
+        ([*own, "label", "--set", "tables.directed=true"], "would change how the graph is read"),
     ):
         ended = goat("tune", *arguments)
         assert (ended.code, len(begun)) == (2, 4)
@@ -130,8 +130,8 @@ def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
     ("arguments", "text"),
     [
         (["betweenes-100"], "did you mean 'betweenness-100'?"),
-        (["nodes.csv", "edges.csv"], "name the column of the nodes to predict with --target"),
-        ([*SMALL, "--directed"], "--directed is for a graph of yours; name its files first."),
+        (["nodes.csv", "edges.csv"], "name the node column to predict with --target"),
+        ([*SMALL, "--directed"], "--directed applies to your own graph; name its files first."),
         ([*SMALL, "--set", "drpout=0"], "did you mean 'dropout'?"),
         ([*SMALL, "--space", "drpout=0,1"], "did you mean 'dropout'?"),
         ([*SMALL, "--space", "epochs=2,3"], "epochs is both set and searched"),
@@ -139,13 +139,13 @@ def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
         ([*SMALL, "--space", "dropout"], "'dropout' has no values"),
         ([*SMALL, "--metric", "acuracy"], "has no metric 'acuracy'"),
         ([*SMALL, "--metric", "r2", "--prune"], "pruning uses the mse"),
-        ([*SMALL, "--indices", "0,x"], "the indices must be whole numbers"),
+        ([*SMALL, "--indices", "0,x"], "--indices must be integers"),
         ([*SMALL, "--indices", "0,10"], "between 0 and 9"),
         ([*SMALL, "--storage", "nonsense://x"], "the storage nonsense://x cannot be opened"),
         ([*SMALL, "--trials", "0"], "--trials"),
-        ([*SMALL, "--set", "seed=5"], "--set seed=5 is what --seed is for; name it once, with --seed."),
-        ([*SMALL, "--set", "index=3"], "--set index=3 is what --indices is for"),
-        ([*SMALL, "--precision", "64-true", "--set", "precision=32-true"], "is what --precision is for"),
+        ([*SMALL, "--set", "seed=5"], "--set seed=5 cannot be combined with --seed; use --seed alone."),
+        ([*SMALL, "--set", "index=3"], "--set index=3 cannot be combined with --indices"),
+        ([*SMALL, "--precision", "64-true", "--set", "precision=32-true"], "cannot be combined with --precision"),
     ],
 )
 def test_what_cannot_be_is_refused_with_exit_code_2(goat: Goat, arguments: list[str], text: str) -> None:

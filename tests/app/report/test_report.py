@@ -135,7 +135,7 @@ def test_the_command_writes_a_page_once(folder: Path, tmp_path: Path, capsys: py
         assert (ended.value.code or 0) == code
     assert out.read_text().startswith("<!doctype html>")
     captured = capsys.readouterr()
-    assert "is there already" in captured.err
+    assert "already exists" in captured.err
     assert str(out) in captured.out
 
 

@@ -13,7 +13,7 @@ import torch
 
 from tests.experiments.search.cases import small_search
 from tests.postgres import PASSWORD, Postgres, free_port, tell
-from torch_goat.app.cli.errors import EXPECTED
+from torch_goat.app.cli.app import EXPECTED
 from torch_goat.experiments import Event, RunError
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.search.tune import run_trials, tune

@@ -1,16 +1,21 @@
+"""The commands of ``goat`` and how they end: exit code 0, 1 (failure), 2 (wrong usage) or 130 (Ctrl-C)."""
+
+import errno
+import functools
 import io
+import os
+import re
 import sys
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NoReturn
 
 import typer
+from torch.distributed import is_torchelastic_launched
 
 import torch_goat
 from torch_goat.app.cli.console import Aligned, console
 from torch_goat.app.cli.datasets import datasets
 from torch_goat.app.cli.demo import demo
-from torch_goat.app.cli.errors import report as report_error
-from torch_goat.app.cli.errors import stoppable
 from torch_goat.app.cli.explain import explain
 from torch_goat.app.cli.pid import pid
 from torch_goat.app.cli.predict import predict
@@ -19,15 +24,23 @@ from torch_goat.app.cli.reproduce import reproduce
 from torch_goat.app.cli.runs import runs
 from torch_goat.app.cli.train import train
 from torch_goat.app.cli.tune import tune
+from torch_goat.data.datasets import DataError
+from torch_goat.experiments import RunError
 from torch_goat.experiments.training.processes import processes
+from torch_goat.files import Busy
 from torch_goat.settings import SettingsError
 
+EXPECTED = (Busy, DataError, ImportError, RunError)  # errors whose message is enough
 app = typer.Typer(
     help="Graph Ordering Attention: order-sensitive neighbourhood aggregation.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+class Stopped(Exception):
+    """Ctrl-C, as an error that the command line parser lets through."""
 
 
 def _version(value: bool) -> None:
@@ -39,20 +52,22 @@ def _version(value: bool) -> None:
 @app.callback()
 def options(
     context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; of any command.")] = False,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error, with any command.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
 ) -> None:
     """Graph Ordering Attention: order-sensitive neighbourhood aggregation."""
     group = processes()
     if group.world > 1 and context.invoked_subcommand != "train":
         raise SettingsError(
-            f"goat {context.invoked_subcommand} is one process's work, but torchrun started {group.world}; only goat "
-            "train shares its work."
+            f"goat {context.invoked_subcommand} runs in one process, but torchrun started {group.world}; only goat "
+            "train supports several."
         )
 
 
 def backends() -> None:
-    """List the backends of the ragged RNN and why one cannot run here.
+    """List the backends of the ragged RNN and why one is not available.
 
     Example: goat backends
     """
@@ -61,20 +76,50 @@ def backends() -> None:
     console().print(Aligned(["backend", "available", "note"], rows))
 
 
+def _stoppable(command: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(command)
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        try:
+            return command(*arguments, **options)
+        except KeyboardInterrupt as error:
+            raise Stopped(str(error) or "stopped.") from error
+
+    return wrapped
+
+
 for command in (train, predict, explain, report, tune, reproduce, runs, datasets, pid, demo, backends):
-    app.command()(stoppable(command))
+    app.command()(_stoppable(command))
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
-    """Runs a command and ends the process; ``--debug`` may stand anywhere and shows the traceback of an error."""
+    """Runs a command and exits; ``--debug`` may be anywhere, and ``--recipe`` is an old name of ``--config``."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a name in another script must not end a command
+            stream.reconfigure(errors="replace")  # characters that the terminal cannot show
     given = list(sys.argv[1:] if arguments is None else arguments)
-    rest = [argument for argument in given if argument != "--debug"]
+    rest = [re.sub(r"^--recipe(?==|$)", "--config", argument) for argument in given if argument != "--debug"]
     try:
         app(rest, prog_name="goat")
     except Exception as error:
-        if rest != given:
+        if "--debug" in given:
             raise
-        report_error(error)
+        _exit(error)
+
+
+def _exit(error: Exception) -> NoReturn:
+    """Exits with a message of one sentence."""
+    message, code = str(error), 1
+    if isinstance(error, Stopped):
+        code = 130
+    elif isinstance(error, SettingsError):
+        code = 2
+    elif isinstance(error, OSError) and error.strerror:
+        reason = error.strerror.lower()
+        if isinstance(error, PermissionError) or error.errno == errno.EROFS:
+            reason += "; change its permissions or choose another place"
+        message = f"{error.filename}: {reason}." if error.filename else f"{reason}."
+    elif not isinstance(error, EXPECTED):
+        message = f"{message or type(error).__name__} (--debug shows the traceback)"
+    rank = os.environ.get("RANK", "0") if is_torchelastic_launched() else "0"
+    print(f"{'goat' if rank == '0' else f'goat (process {rank})'}: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,4 +1,4 @@
-"""What commands print: results on the standard output, progress on the standard error."""
+"""Output of commands: results on standard output, progress on standard error."""
 
 from collections.abc import Iterable
 
@@ -10,32 +10,26 @@ from rich.table import Table
 
 from torch_goat.experiments.training.processes import processes
 
-WIDE = 100_000  # columns where no terminal sets a limit, so that nothing is folded
+WIDE = 100_000  # characters per line where no terminal sets a limit
 GAP = 3  # between two columns of a table
-WORD = 8  # of a column of text that is folded
+WORD = 8  # the width to which a text column may be folded
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that folds lines to a terminal and leaves them alone in files and pipes; of several processes, one
-    speaks."""
+    """A console that wraps lines on a terminal only; of several processes, only the first prints."""
     made = Console(stderr=stderr, highlight=False, quiet=not processes().leads)
     if not made.is_terminal:
         made.width = WIDE
     return made
 
 
-def say(text: str) -> None:
+def say(text: str, *, stderr: bool = False) -> None:
     """Prints a line of plain text."""
-    console().print(text, markup=False, soft_wrap=True)
+    console(stderr=stderr).print(text, markup=False, soft_wrap=True)
 
 
 class Aligned:
-    """An aligned table; a column of numbers is flush right, and folded only where there is no room for it.
-
-    Args:
-        columns: The names of the columns.
-        rows: The cells of each row.
-    """
+    """An aligned table; numeric columns are right-aligned, and folded only if there is no other way."""
 
     def __init__(self, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
         self.names, self.rows = list(columns), [list(row) for row in rows]
@@ -43,7 +37,7 @@ class Aligned:
         self.numeric = [bool(column) and all(map(_is_number, column)) for column in self.columns]
 
     def width(self, longest: int = WIDE) -> int:
-        """The width with columns of text that are folded to so many characters."""
+        """The width of the table if text columns are folded to so many characters."""
         cells = [max(map(cell_len, [name, *column])) for name, column in zip(self.names, self.columns, strict=True)]
         shown = (width if number else min(width, longest) for width, number in zip(cells, self.numeric, strict=True))
         return sum(GAP + width for width in shown)
@@ -53,7 +47,7 @@ class Aligned:
         made = Table(box=SIMPLE_HEAD)
         for name, number in zip(self.names, self.numeric, strict=True):
             justify: JustifyMethod = "right" if number else "left"
-            made.add_column(name, justify=justify, overflow="fold", no_wrap=number and whole)  # nothing is cut off
+            made.add_column(name, justify=justify, overflow="fold", no_wrap=number and whole)  # never truncates
         for row in self.rows:
             made.add_row(*map(escape, row))
         yield made

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from torch_goat.app.cli.console import Aligned, console, say
-from torch_goat.app.cli.options import DataDir, Force, refuse_beside
+from torch_goat.app.cli.options import DataDir, Force, check_unused
 from torch_goat.data import datasets as library
 from torch_goat.data.datasets import DATASETS, Dataset
 from torch_goat.data.datasets.cache import cache_folder
@@ -17,29 +17,29 @@ from torch_goat.settings import SettingsError, nearest
 
 def datasets(
     context: typer.Context,
-    name: Annotated[
-        str, typer.Argument(metavar="[NAME|export]", help="One dataset, with all that is known of it; or export.")
+    name: Annotated[str, typer.Argument(metavar="[NAME|export]", help="A dataset to show in detail; or export.")] = "",
+    dataset: Annotated[str, typer.Argument(metavar="[NAME]", help="With export: the dataset.")] = "",
+    folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="With export: the output folder.")] = None,
+    split: Annotated[
+        str, typer.Option("--split", help="With export: the split protocol; by default the dataset's own.")
     ] = "",
-    dataset: Annotated[str, typer.Argument(metavar="[NAME]", help="After export: the dataset.")] = "",
-    folder: Annotated[
-        Path | None, typer.Argument(metavar="[FOLDER]", help="After export: where its tables go.")
-    ] = None,
-    split: Annotated[str, typer.Option("--split", help="Of export: the split protocol; else the dataset's own.")] = "",
-    index: Annotated[int, typer.Option("--index", help="Of export: which graph or split, from 0.")] = 0,
+    index: Annotated[int, typer.Option("--index", help="With export: which graph or split, from 0.")] = 0,
     force: Force = False,
     data_dir: DataDir = None,
 ) -> None:
-    """List the datasets, or show one: its size, its splits, where its files go and where they come from.
+    """List the datasets, or show one: its size, its splits, and where its files are stored and downloaded from.
 
-    With export, write one as tables (nodes.csv, edges.csv and graph.toml) that goat train reads.
+    With export, write a dataset as tables (nodes.csv, edges.csv and graph.toml) for goat train.
 
     Example: goat datasets cora; goat datasets export cora tables/cora
     """
     if name == "export":
         return _export(dataset, folder, split, index, force, data_dir)
-    refuse_beside(context, f"goat datasets {name}".strip(), but=("data_dir",))
+    check_unused(context, f"goat datasets {name}".strip(), but=("data_dir",))
     if dataset:
-        raise SettingsError(f"one dataset at a time; to write {dataset} as tables: goat datasets export NAME FOLDER.")
+        raise SettingsError(
+            f"unexpected argument {dataset}; to write a dataset as tables: goat datasets export NAME FOLDER."
+        )
     if not name:
         return _list(data_dir)
     if name not in DATASETS:
@@ -49,10 +49,10 @@ def datasets(
 
 def _export(dataset: str, folder: Path | None, split: str, index: int, force: bool, data_dir: DataDir) -> None:
     if not dataset or folder is None:
-        raise SettingsError("name the dataset and the folder: goat datasets export NAME FOLDER.")
+        raise SettingsError("name a dataset and a folder: goat datasets export NAME FOLDER.")
     data = library.load(dataset, split=split, index=index, data_dir=data_dir, normalized=False)
     write_tables(data, folder, force=force)
-    say(f"{dataset} is in {folder}: nodes.csv, edges.csv, and graph.toml, which says how they are read. Next:")
+    say(f"{dataset} is in {folder}: nodes.csv, edges.csv, and graph.toml with the settings to read them. Next:")
     say(f"  goat train {shlex.quote(str(folder))}")
 
 
@@ -64,7 +64,7 @@ def _list(data_dir: DataDir) -> None:
         rows.append(
             [known.name, known.task, *map(str, sizes), str(known.classes or ""), splits, _where(known, data_dir)]
         )
-    columns = ["dataset", "task", "nodes", "edges", "features", "classes", "splits (how many)", "data"]
+    columns = ["dataset", "task", "nodes", "edges", "features", "classes", "splits (count)", "data"]
     console().print(Aligned(columns, rows))
 
 
@@ -89,7 +89,7 @@ def _show(known: Dataset, data_dir: DataDir) -> None:
     for name, split in known.protocols.items():
         default = "yes" if name == known.default_split else ""
         rows.append([name, str(split.count), *map(str, split.sizes), default])
-    out.print(Aligned(["split", "how many", "train", "val", "test", "default"], rows))
+    out.print(Aligned(["split", "count", "train", "val", "test", "default"], rows))
     if isinstance(known, Real):
         _show_files(known, data_dir)
     if known.note:
@@ -102,6 +102,6 @@ def _show_files(known: Real, data_dir: DataDir) -> None:
     for split in known.protocols.values():
         files |= {file.path: file for file in split.files}
     rows = [[path, "yes" if find(file, folder) else "no", file.url] for path, file in files.items()]
-    console().print(Aligned(["file", "there", "from"], rows))
+    console().print(Aligned(["file", "exists", "source"], rows))
     places = f"{folder or '--data-dir or TORCH_GOAT_DATA (not set)'}, then {cache_folder() / 'raw'}"
-    say(f"Files are looked for in {places}; downloads go to the latter.")
+    say(f"Files are searched in {places}; downloads are stored in the latter.")

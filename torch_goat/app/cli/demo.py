@@ -18,11 +18,11 @@ MODELS = {"goat": "GOAT", "gat": "GAT", "sage-lstm": "GraphSAGE-LSTM"}
 
 def demo(
     epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs for each model.")] = 150,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the weights.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
     device: Device = "auto",
     precision: Precision = None,
 ) -> None:
-    """Train GOAT, GAT and GraphSAGE-LSTM on one Top-2 pooling graph and compare them; nothing is left behind.
+    """Train GOAT, GAT and GraphSAGE-LSTM on one Top-2 pooling graph and compare them; no files are kept.
 
     Example: goat demo --epochs 100
     """

@@ -14,18 +14,20 @@ from torch_goat.experiments import Run
 from torch_goat.experiments.information.charts import new_figure
 from torch_goat.files import write_atomic
 
-ROWS = 20  # of a table; the JSON file has all
+ROWS = 20  # shown in a table; the JSON file contains all
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run that is done.")],
-    node: Annotated[str, typer.Option("--node", metavar="ID", help="The node, by its id.")],
-    json_file: Annotated[Path | None, typer.Option("--json", metavar="FILE", help="Write everything as JSON.")] = None,
-    figure: Annotated[Path | None, typer.Option("--figure", metavar="FILE.png", help="Draw it.")] = None,
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
+    node: Annotated[str, typer.Option("--node", metavar="ID", help="Id of the node.")],
+    json_file: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write the whole explanation as JSON.")
+    ] = None,
+    figure: Annotated[Path | None, typer.Option("--figure", metavar="FILE.png", help="Draw a figure.")] = None,
     force: Force = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Show why a node got its prediction: its neighbours in learned order, and what each of them contributes.
+    """Explain the prediction for a node: its neighbours in learned order and the contribution of each.
 
     Example: goat explain runs/top2-goat-s0 --node 17 --figure why.png
     """
@@ -41,7 +43,7 @@ def explain(
 
         save_figure(found, figure)
     _show(found)
-    for what, file in (("Everything", json_file), ("The figure", figure)):
+    for what, file in (("The explanation", json_file), ("The figure", figure)):
         if file is not None:
             say(f"{what} is in {file}")
 
@@ -52,19 +54,19 @@ def _show(found: Explanation) -> None:
     text += f" with probability {said.probability:.3f}" if found.graph.classes else ""
     truth = found.label(said.truth)
     count = f"{len(found.effects)} neighbour{'' if len(found.effects) == 1 else 's'}"
-    say(f"{text}; {f'it is {truth}' if truth else 'what it is is not known'}. {count}.")
+    say(f"{text}; the true value is {truth or 'unknown'}. {count}.")
     _orders(found)
     if found.effects:
         what = "probability without" if found.graph.classes else "prediction without"
-        say(f"What each neighbour contributes ({found.unit}), every one left out in turn:")
-        kind = ".4f" if found.graph.classes else ".4g"  # a number may be of any size
+        say(f"Contribution of each neighbour ({found.unit}), by leaving it out:")
+        kind = ".4f" if found.graph.classes else ".4g"
         rows = [
             [ids[one.neighbor], f"{one.contribution:+{kind}}", f"{one.without:{kind}}"] for one in found.effects[:ROWS]
         ]
         console().print(Aligned(["neighbour", "contribution", what], rows))
         _more(len(found.effects))
     if found.interactions:
-        say("Interactions: the contribution of two together less the sum of their own, of the strongest neighbours:")
+        say("Interactions of the strongest neighbours: the contribution of two together minus the sum of both:")
         pairs = found.interactions[:ROWS]
         rows = [[ids[one.first], ids[one.second], f"{one.value:+{kind}}"] for one in pairs]
         console().print(Aligned(["neighbour", "and", "interaction"], rows))
@@ -73,15 +75,15 @@ def _show(found: Explanation) -> None:
 
 
 def _orders(found: Explanation) -> None:
-    """A column per head, in its order."""
+    """One column per head."""
     if not found.readings:
-        say("There is no learned order: the network has no GOAT layer.")
+        say("No learned order: the network has no GOAT layer.")
         return
     ids = found.graph.ids
     columns = [f"layer {one.layer}, head {one.head}" for one in found.readings]
     longest = max(len(one.neighbors) for one in found.readings)
     if not longest:
-        say("There is nothing to order: the node has no neighbours, and no layer puts it among them.")
+        say("Nothing to order: the node has no neighbours, and no layer adds self-loops.")
         return
     rows = []
     for place in range(min(longest, ROWS)):
@@ -90,15 +92,15 @@ def _orders(found: Explanation) -> None:
             for one in found.readings
         ]
         rows.append([str(place + 1), *cells])
-    itself = "; the node itself is among them" if any(found.node in one.neighbors for one in found.readings) else ""
-    say(f"The neighbours in learned order, with their coefficients{itself}:")
+    itself = "; the node itself is one of them" if any(found.node in one.neighbors for one in found.readings) else ""
+    say(f"Neighbours in learned order, with attention coefficients{itself}:")
     for some in _blocks(["place", *columns], rows, console().width):
         console().print(some)
     _more(longest)
 
 
 def _blocks(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> Iterator[Aligned]:
-    """The table, below each other as many columns as fit, each time after the first one."""
+    """The table cut into blocks of as many columns as fit, each with the first column."""
     start = 1
     while start < len(columns):
         end = start + 1
@@ -119,13 +121,13 @@ def _stability(found: Explanation) -> None:
     kinds = {"epoch": found.stability.epochs, "seed": found.stability.seeds}
     for kind, agreements in kinds.items():
         if agreements:
-            say(f"Kendall's tau of the order with that of another {kind} (1: the same order, 0: unrelated):")
+            say(f"Kendall's tau between this order and that of another {kind} (1: same order, 0: unrelated):")
             console().print(Aligned([kind, "layer", "this node", "mean over nodes"], map(_agreement, agreements)))
     missing = [kind for kind, agreements in kinds.items() if not agreements]
     if "epoch" in missing:
-        say("No orders of earlier epochs were recorded; training with --set record_orderings=[0,10,100] does.")
+        say("No orders of earlier epochs were recorded; train with --set record_orderings=[0,10,100] to record them.")
     if "seed" in missing:
-        say("There is no run of another seed beside this one to compare the order with.")
+        say("There is no run with another seed next to this one to compare the order with.")
 
 
 def _agreement(one: Agreement) -> Sequence[str]:

@@ -1,6 +1,5 @@
-"""``goat pid``: what the neighbourhoods of a graph tell of its labels, part by part, and what models capture of it."""
-
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -9,45 +8,23 @@ import typer
 
 from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.options import DataDir, Edges, Given, reads_tables
-from torch_goat.app.cli.own import check_there, is_own, make_tables
-from torch_goat.app.cli.subject import Subject, by_degree, captured, measured, named, own
+from torch_goat.app.cli.progress import RunProgress
+from torch_goat.app.cli.start import check_exists, is_own, make_tables, read_graph
 from torch_goat.data import datasets
 from torch_goat.data.datasets import DATASETS, NEIGHBORHOOD_TASKS
 from torch_goat.experiments.information import Decomposition, Estimate, Quantity, SmallSampleWarning, decompose
 from torch_goat.experiments.information.captured import EPOCHS, MODELS, fitted, parameters
 from torch_goat.experiments.information.charts import bar_chart, new_figure
+from torch_goat.experiments.information.labelled_graph import LabelledGraph
 from torch_goat.settings import SettingsError, nearest
 
-GROUPS = ("roles", "features", "order", "random")
-MEASURES, POOLS, VALUES = ("wb", "broja"), ("mean", "max"), ("", "features", "degree")
-CHANCE = 0.05  # the p-value above which no share is given
-
-Groups = Annotated[
-    str,
-    typer.Option(
-        "--groups",
-        help="The two groups of neighbours: features (two clusters; the default), order (the first by a GOAT layer, "
-        "trained for this, against the rest), random (halves), roles (the default of tasks of known information).",
-    ),
-]
-Bins = Annotated[int, typer.Option("--bins", min=0, help="Symbols of a group; 0 is as many as the sample supports.")]
-TargetBins = Annotated[
-    int | None, typer.Option("--target-bins", min=2, help="Into how many quantiles real labels are cut; 2 unless set.")
-]
-Values = Annotated[str, typer.Option("--values", help="What to know of a neighbour: features, or its degree.")]
-Pool = Annotated[str, typer.Option("--pool", help="What of a group is taken: mean or max.")]
-Chart = Annotated[
-    Path | None,
-    typer.Option(
-        "--chart", metavar="FILE", help="A .png, .svg or .pdf; else pid-DATASET.png, with other groups their name."
-    ),
-]
-Models = Annotated[
-    str | None,
-    typer.Option(
-        "--models", help="Train these, by comma, or all or none; all on tasks of known information, else none."
-    ),
-]
+CHOICES = {
+    "groups": ("roles", "features", "order", "random"),
+    "measure": ("wb", "broja"),
+    "pool": ("mean", "max"),
+    "values": ("", "features", "degree"),
+}
+CHANCE = 0.05  # the p-value above which no percentage is shown
 
 
 @reads_tables("edge_features", "split_column", "time_column", "fractions")
@@ -63,67 +40,81 @@ def pid(
         ),
     ],
     edges: Edges = "",
-    groups: Groups = "",
+    groups: Annotated[
+        str,
+        typer.Option(
+            "--groups",
+            help="Groups of neighbours: features (two clusters; default), order (first against the rest, in the order "
+            "of a trained GOAT layer), random (halves), roles (default for tasks of known information).",
+        ),
+    ] = "",
     measure: Annotated[str, typer.Option("--measure", help="wb (Williams and Beer) or broja (slower).")] = "wb",
-    bins: Bins = 0,
-    target_bins: TargetBins = None,
-    values: Values = "",
-    pool: Pool = "mean",
-    models: Models = None,
+    bins: Annotated[
+        int, typer.Option("--bins", min=0, help="Symbols per group; 0 for as many as the sample supports.")
+    ] = 0,
+    target_bins: Annotated[
+        int | None, typer.Option("--target-bins", min=2, help="Quantiles of real labels; 2 by default.")
+    ] = None,
+    values: Annotated[str, typer.Option("--values", help="What describes a neighbour: features or degree.")] = "",
+    pool: Annotated[str, typer.Option("--pool", help="How a group is pooled: mean or max.")] = "mean",
+    models: Annotated[
+        str | None,
+        typer.Option(
+            "--models",
+            help="Models to train, separated by commas, or all or none; all for tasks of known information, else none.",
+        ),
+    ] = None,
     index: Annotated[int, typer.Option("--index", min=0, help="Which graph of a generated dataset, from 0.")] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="The seed of everything random.")] = 0,
-    chart: Chart = None,
+    seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
+    chart: Annotated[
+        Path | None,
+        typer.Option("--chart", metavar="FILE", help="Output .png, .svg or .pdf; by default pid-DATASET[-GROUPS].png."),
+    ] = None,
     data_dir: DataDir = None,
 ) -> None:
-    """Measure how much of what neighbours tell of a label is unique, redundant or synergistic, in bits.
+    """Measure how much of the neighbours' information about a label is unique, redundant or synergistic, in bits.
 
     Example: goat pid xor; goat pid nodes.csv edges.csv --target label
     """
-    groups = groups or _usual(dataset)
-    for option, value, known in (
-        ("groups", groups, GROUPS),
-        ("measure", measure, MEASURES),
-        ("pool", pool, POOLS),
-        ("values", values, VALUES),
-    ):
-        if value not in known:
-            raise SettingsError(f"there is no --{option} {value}{nearest(value, filter(None, known))}")
+    groups = groups or _default_groups(dataset)
+    for option, value in {"groups": groups, "measure": measure, "pool": pool, "values": values}.items():
+        if value not in CHOICES[option]:
+            raise SettingsError(f"there is no --{option} {value}{nearest(value, CHOICES[option])}")
     trained = _models(models if models is not None else "all" if dataset in NEIGHBORHOOD_TASKS else "none")
     if is_own(dataset, edges):
-        subject = own(make_tables(dataset, edges, **given.values), index)
-        chart = _check(subject.name, subject.real, groups, bins, target_bins, trained, chart)
+        tables = make_tables(dataset, edges, **given.values)
+        graph = LabelledGraph.from_tables(tables, read_graph(tables, index))
+        chart = _check(graph.name, graph.regression, groups, bins, target_bins, trained, chart)
     else:
-        _check_named(dataset, index, given.options)
+        check_exists(dataset, given.options)
+        if dataset not in DATASETS:
+            raise SettingsError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
+        DATASETS[dataset].check(index=index)
         real = DATASETS[dataset].task != "classification"
         chart = _check(dataset, real, groups, bins, target_bins, trained, chart)
-        subject = named(dataset, index, data_dir)
-    torch.set_num_threads(1)  # the networks are so small that a second one only waits
-    exact = _exact(subject.name, measure)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", SmallSampleWarning)  # it is printed with the estimate
+        graph = LabelledGraph.from_dataset(dataset, index, data_dir)
+    torch.set_num_threads(1)  # the networks are too small for more
+    exact = _exact(graph.name, measure)
+    settled = {"measure": measure, "values": values, "pool": pool}
+    progress = RunProgress(f"{graph.name} goat") if groups == "order" else nullcontext()
+    with warnings.catch_warnings(), progress as show:
+        warnings.simplefilter("ignore", SmallSampleWarning)  # printed with the estimate
         try:
-            found = measured(
-                subject,
-                groups=groups,
-                measure=measure,
-                bins=bins,
-                target_bins=target_bins or 2,
-                values=values,
-                pool=pool,
-                seed=seed,
-            )
-        except ValueError as error:  # a graph that such options cannot measure
+            found = graph.measure(groups, bins=bins, target_bins=target_bins or 2, seed=seed, observer=show, **settled)
+        except ValueError as error:  # a graph that these options cannot measure
             raise SettingsError(str(error)) from error
-    _show_estimate(found, subject, groups, by_degree(subject.data, values))
-    bits = {name: captured(subject, name, seed) for name in trained}
-    _show_captured(bits, exact.total if exact else None, subject.name)
+    _show_estimate(found, graph, groups, values)
+    bits = {}
+    for name in trained:
+        with RunProgress(f"{graph.name} {name}") as show:
+            bits[name] = graph.captured(name, seed, show)
+    _show_captured(bits, exact.total if exact else None, graph.name)
     parts = {name: (one.value, one.low, one.high) for name, one in _parts(found).items()}
-    bar_chart(chart, f"What two groups of neighbours tell of the label: {subject.name} ({groups})", parts, bits)
+    bar_chart(chart, f"Information of two groups of neighbours about the label: {graph.name} ({groups})", parts, bits)
     say(f"The chart is in {chart}")
 
 
-def _usual(dataset: str) -> str:
-    """The groups that are compared where none are named."""
+def _default_groups(dataset: str) -> str:
     return "roles" if dataset in NEIGHBORHOOD_TASKS else "features"
 
 
@@ -132,18 +123,10 @@ def _models(wanted: str) -> list[str]:
     names = {"all": list(MODELS), "none": []}.get(wanted, wanted.split(","))
     for name in names:
         if name not in MODELS:
-            kinds = [known for known in MODELS if known.startswith(f"{name}-")]  # "goat" is nearer to "gat" by letters
-            meant = f"; there are {', '.join(kinds)}." if kinds else nearest(name, MODELS)
+            kinds = [known for known in MODELS if known.startswith(f"{name}-")]  # the nearest name to "goat" is "gat"
+            meant = f"; choose one of {', '.join(kinds)}." if kinds else nearest(name, MODELS)
             raise SettingsError(f"there is no model {name!r}{meant}")
     return names
-
-
-def _check_named(dataset: str, index: int, columns: list[str]) -> None:
-    """Refuses a dataset that is not there, and options of tables beside one that is."""
-    check_there(dataset, columns)
-    if dataset not in DATASETS:
-        raise SettingsError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
-    DATASETS[dataset].check(index=index)
 
 
 def _check(
@@ -151,42 +134,42 @@ def _check(
 ) -> Path:
     """Refuses what cannot be done, before any work; returns the file of the chart."""
     if groups == "roles" and name not in NEIGHBORHOOD_TASKS:
-        raise SettingsError(f"--groups roles needs a task of known information, but {name} is none.")
+        raise SettingsError(f"--groups roles needs a task of known information, which {name} is not.")
     if groups == "roles" and bins:
-        raise SettingsError(f"--bins {bins} has nothing to cut: what roles show is discrete; leave it out.")
+        raise SettingsError(f"--bins {bins} does not apply to --groups roles, whose values are discrete; leave it out.")
     if groups == "order" and real:
-        raise SettingsError(f"--groups order trains on classes, but {name} has real labels; choose other groups.")
+        raise SettingsError(f"--groups order needs classes, but {name} has real labels; choose other groups.")
     if target_bins is not None and not real:
         raise SettingsError(f"--target-bins {target_bins} is for real labels, but {name} has classes; leave it out.")
     if models and real:
-        raise SettingsError(f"captured information is that of classes, but {name} has real labels; leave --models out.")
-    chart = chart or Path(f"pid-{name}{'' if groups == _usual(name) else f'-{groups}'}.png")
+        raise SettingsError(f"--models needs classes, but {name} has real labels; leave it out.")
+    chart = chart or Path(f"pid-{name}{'' if groups == _default_groups(name) else f'-{groups}'}.png")
     new_figure(chart)  # checks the file ending and that matplotlib is installed
     if chart.exists():
-        raise SettingsError(f"{chart} is there already; remove it or name another file with --chart.")
+        raise SettingsError(f"{chart} already exists; remove it or name another file with --chart.")
     return chart
 
 
 def _exact(dataset: str, measure: str) -> Decomposition | None:
-    """The decomposition that is known, printed; ``None`` of a dataset without one."""
+    """Prints the exact decomposition if it is known."""
     if dataset not in NEIGHBORHOOD_TASKS:
         return None
     exact = decompose(NEIGHBORHOOD_TASKS[dataset].distribution(), measure=measure)  # type: ignore[arg-type]
-    say(f"What the informative neighbours of {dataset} tell, known exactly ({measure}), the first against the others:")
+    say(f"Exact information of the informative neighbours of {dataset} ({measure}), the first against the others:")
     for line in str(exact).splitlines():
         say(f"  {line}")
     first, second = exact.unique
     say(
         f"unique {first:.1f} + {second:.1f}, redundancy {exact.redundancy:.1f}, synergy {exact.synergy:.1f} bit of "
-        f"{exact.total:.1f} bit; who looks at one source at a time counts {exact.counted:.1f} bit."
+        f"{exact.total:.1f} bit; counting one source at a time gives {exact.counted:.1f} bit."
     )
     return exact
 
 
-def _show_estimate(found: Estimate, subject: Subject, groups: str, degree: bool) -> None:
-    alphabet, what = " x ".join(map(str, found.alphabet)), "its degree" if degree else "its features"
+def _show_estimate(found: Estimate, graph: LabelledGraph, groups: str, values: str) -> None:
+    alphabet, what = " x ".join(map(str, found.alphabet)), "degree" if graph.uses_degree(values) else "features"
     say(
-        f"Estimated on {subject.name}: {found.nodes} nodes, groups {groups}, a neighbour is known by {what}, "
+        f"Estimated on {graph.name}: {found.nodes} nodes, groups {groups}, neighbours described by their {what}, "
         f"{alphabet} symbols, measure {found.measure}, bias corrected by {found.correction}:"
     )
     rows = [
@@ -196,11 +179,11 @@ def _show_estimate(found: Estimate, subject: Subject, groups: str, degree: bool)
     console().print(Aligned(["part", "bits", "95 % interval", "p"], rows))
     total, synergy = found.total, found.synergy
     if total.p_value > CHANCE:
-        say(f"What these groups tell of the label cannot be told from chance (p = {total.p_value:.3f}).")
+        say(f"The information of these groups about the label is not significant (p = {total.p_value:.3f}).")
     else:
         say(
             f"synergy: {synergy.value:.3f} bit of {total.value:.3f} bit ({100 * synergy.value / total.value:.0f} %); "
-            f"who looks at one group at a time counts {found.counted:.3f} bit."
+            f"counting one group at a time gives {found.counted:.3f} bit."
         )
     if found.warning:
         say(f"Warning: {found.warning}")

@@ -1,12 +1,8 @@
-"""Progress of runs on the standard error: bars on a terminal, plain lines elsewhere.
+"""Progress of runs on standard error: bars on a terminal, plain lines elsewhere."""
 
-A board shows what several processes are at: :func:`board` makes the one that fits, :class:`PlanProgress` feeds it with
-the events of :func:`run_plan`, and :class:`RunProgress` with the epochs of a single run.
-"""
-
+import math
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable
 from types import TracebackType
 
 from rich.console import Console
@@ -20,176 +16,134 @@ from torch_goat.experiments.training.metrics import show
 LINE_SECONDS = 30.0  # between two lines on the epochs of a run
 
 
-class Board(ABC):
-    """What is being run, how far it is, and how long it will take.
+class Board:
+    """The progress of several processes, with the estimated time left.
+
+    On a terminal there is a bar for each process and one for all runs, which disappear at the end. Elsewhere a line is
+    printed when a run ends, and now and then on its epochs.
 
     Args:
-        total: How many runs there are.
+        total: The number of runs.
         what: What they are called, in the plural.
+        terminal: Where to print.
     """
 
-    def __init__(self, total: int, what: str = "runs") -> None:
-        self.total, self.what = total, what
-        self.done = self.skipped = 0
-        self.note = ""
-        self._start = time.monotonic()
-        self._shares: dict[int, float] = {}  # how far each job is with its run
+    def __init__(self, total: int, what: str, terminal: Console) -> None:
+        self.total, self.done, self.skipped, self.note = total, 0, 0, ""
+        self._console, self._start = terminal, time.monotonic()
+        self._shares: dict[int, float] = {}  # the completed share of each process's current run
+        self._next: dict[int, float] = {}  # when to print the next line on it
+        self._tasks: dict[int, TaskID] = {}  # its bar
+        self._bars = _bars(terminal, transient=True) if terminal.is_interactive else None
+        if self._bars is not None:
+            self._overall = self._bars.add_task(f"all {total} {what}", total=total, count="", note="")
 
     @property
     def running(self) -> int:
-        """How many runs were begun here and are not over."""
         return len(self._shares)
 
     def skip(self, count: int = 1) -> None:
-        """Some runs were done before, or elsewhere."""
+        """Counts runs that were finished before or elsewhere."""
         self.done += count
         self.skipped += count
-        self._show()
+        self._refresh()
 
     def start(self, job: int, name: str) -> None:
-        """A process begins a run."""
+        """Process ``job`` starts a run."""
         self._shares[job] = 0.0
-        self._started(job, name)
+        self._next[job] = time.monotonic() + LINE_SECONDS
+        if self._bars is not None:
+            self._tasks[job] = self._bars.add_task(escape(name), total=None, count="", note="starting")
 
     def epoch(self, job: int, name: str, epoch: Epoch) -> None:
-        """A process is past an epoch of its run."""
+        """Process ``job`` finished an epoch."""
         self._shares[job] = epoch.number / epoch.total
-        self._advanced(job, name, epoch)
+        if self._bars is not None:
+            _update(self._bars, self._tasks[job], epoch)
+            self._refresh()
+        elif time.monotonic() >= self._next[job]:
+            self._next[job] = time.monotonic() + LINE_SECONDS
+            self._console.print(_line(name, epoch), markup=False, soft_wrap=True)
 
     def end(self, job: int, name: str, text: str, *, failed: bool = False) -> None:
-        """A run is over; the text says how."""
+        """The run of process ``job`` ended; ``text`` tells how."""
         self._shares.pop(job, None)
         self.done += 1
-        self._ended(job, name, text, failed)
-
-    def say(self, note: str) -> None:
-        """Something that is worth knowing of all runs together."""
-        self.note = note
-        self._show()
+        if self._bars is None:
+            rest = ", ".join(filter(None, (text, self.note, self.left())))
+            self._console.print(f"{self.done}/{self.total} {name}: {rest}", markup=False, soft_wrap=True)
+            return
+        if job in self._tasks:
+            self._bars.remove_task(self._tasks.pop(job))
+        if failed:
+            self._bars.console.print(f"{escape(name)}: {escape(text)}")
+        self._refresh()
 
     def left(self) -> str:
-        """An estimate of the time left, once there is something to judge by."""
+        """The estimated time left; empty at the beginning and at the end."""
         progress = self.done - self.skipped + sum(self._shares.values())
         if progress < 0.01 or self.done >= self.total:
             return ""
         seconds = (time.monotonic() - self._start) * (self.total - self.skipped - progress) / progress
         return f"about {duration(seconds)} left"
 
-    @abstractmethod
-    def _started(self, job: int, name: str) -> None: ...
-
-    @abstractmethod
-    def _advanced(self, job: int, name: str, epoch: Epoch) -> None: ...
-
-    @abstractmethod
-    def _ended(self, job: int, name: str, text: str, failed: bool) -> None: ...
-
-    @abstractmethod
-    def _show(self) -> None: ...
+    def _refresh(self) -> None:
+        if self._bars is not None:
+            note = ", ".join(filter(None, (self.left(), self.note)))
+            completed = self.done + sum(self._shares.values())
+            self._bars.update(self._overall, completed=completed, count=f"{self.done}/{self.total}", note=escape(note))
 
     def __enter__(self) -> "Board":
+        if self._bars is not None:
+            self._bars.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        return
+        if self._bars is not None:
+            self._bars.stop()
 
 
-class Bars(Board):
-    """A bar for each process and one for all runs together; they vanish in the end."""
-
-    def __init__(self, total: int, what: str, terminal: Console) -> None:
-        super().__init__(total, what)
-        self._bars = _bars(terminal, transient=True)
-        self._overall = self._bars.add_task(f"all {total} {what}", total=total, count="", note="")
-        self._jobs: dict[int, TaskID] = {}
-
-    def _started(self, job: int, name: str) -> None:
-        self._jobs[job] = self._bars.add_task(escape(name), total=None, count="", note="starting")
-
-    def _advanced(self, job: int, name: str, epoch: Epoch) -> None:
-        _update(self._bars, self._jobs[job], epoch)
-        self._show()
-
-    def _ended(self, job: int, name: str, text: str, failed: bool) -> None:
-        if job in self._jobs:
-            self._bars.remove_task(self._jobs.pop(job))
-        if failed:
-            self._bars.console.print(f"{escape(name)}: {escape(text)}")
-        self._show()
-
-    def _show(self) -> None:
-        note = ", ".join(filter(None, (self.left(), self.note)))
-        completed = self.done + sum(self._shares.values())
-        self._bars.update(self._overall, completed=completed, count=f"{self.done}/{self.total}", note=escape(note))
-
-    def __enter__(self) -> "Bars":
-        self._bars.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._bars.stop()
-
-
-class Lines(Board):
-    """A line when a run ends, and now and then one on how far it is, without control characters."""
-
-    def __init__(self, total: int, what: str, terminal: Console) -> None:
-        super().__init__(total, what)
-        self._console = terminal
-        self._next: dict[int, float] = {}
-
-    def _started(self, job: int, name: str) -> None:
-        self._next[job] = time.monotonic() + LINE_SECONDS
-
-    def _advanced(self, job: int, name: str, epoch: Epoch) -> None:
-        if time.monotonic() >= self._next[job]:
-            self._next[job] = time.monotonic() + LINE_SECONDS
-            self._print(f"{name}: epoch {epoch.number} of {epoch.total}, {_note(epoch)}")
-
-    def _ended(self, job: int, name: str, text: str, failed: bool) -> None:
-        rest = ", ".join(filter(None, (text, self.note, self.left())))
-        self._print(f"{self.done}/{self.total} {name}: {rest}")
-
-    def _show(self) -> None:
-        return
-
-    def _print(self, text: str) -> None:
-        self._console.print(text, markup=False, soft_wrap=True)
-
-
-def board(total: int, what: str = "runs") -> Board:
-    """The board for where the standard error goes, used as a context."""
-    terminal = console(stderr=True)
-    return Bars(total, what, terminal) if terminal.is_interactive else Lines(total, what, terminal)
-
-
-class PlanProgress:
-    """Shows the events of :func:`run_plan`: ``with PlanProgress(names) as show: run_plan(..., on_event=show)``.
+class PoolProgress:
+    """Shows the events of a plan or of a search: ``with PoolProgress(...) as show: run_plan(..., on_event=show)``.
 
     Args:
-        names: What each run of the plan is called.
+        total: The number of runs or trials.
+        name: The name of a run or trial, given its number.
+        what: What they are called, in the plural.
+        metric: The metric of the trials.
     """
 
-    def __init__(self, names: Sequence[str]) -> None:
-        self._names, self.board = names, board(len(names))
+    def __init__(self, total: int, name: Callable[[int], str], what: str = "runs", metric: str = "") -> None:
+        self._name, self._metric, self.board = name, metric, Board(total, what, console(stderr=True))
 
     def __call__(self, event: Event) -> None:
-        name = self._names[event.number]
+        board = self.board
+        board.total = max(board.total, event.done)  # an earlier search may have been longer
+        if event.best is not None:
+            board.note = f"best {self._metric} {show(self._metric, event.best)}"
         if event.kind == "skipped":
-            self.board.skip()
+            board.skip()
         elif event.kind == "started":
-            self.board.start(event.job, name)
+            board.start(event.job, self._name(event.number))
         elif event.epoch is not None:
-            self.board.epoch(event.job, name, event.epoch)
-        elif event.result is not None:
-            metrics = next(reversed(event.result.metrics.values()))  # of the test nodes, where there are any
-            metric, value = next(iter(metrics.items()))
-            text = f"{metric} {show(metric, value)}, {event.result.epochs} epochs, {duration(event.result.seconds)}"
-            self.board.end(event.job, name, text)
-        else:
-            self.board.end(event.job, name, f"failed: {event.message}", failed=True)
+            board.epoch(event.job, self._name(event.number), event.epoch)
+        elif event.kind != "opened":
+            board.end(event.job, self._name(event.number), self._outcome(event), failed=event.kind == "failed")
+        # Other trials were finished before or on other machines; those running here may have ended, too.
+        if event.done > board.done + board.running:
+            board.skip(event.done - board.done - board.running)
 
-    def __enter__(self) -> "PlanProgress":
+    def _outcome(self, event: Event) -> str:
+        if event.kind == "failed":
+            return f"failed: {event.message}"
+        if event.result is not None:
+            metrics = next(reversed(event.result.metrics.values()))  # of the test nodes, if there are any
+            metric, value = next(iter(metrics.items()))
+            return f"{metric} {show(metric, value)}, {event.result.epochs} epochs, {duration(event.result.seconds)}"
+        value = math.nan if event.value is None else event.value
+        return "pruned" if event.kind == "pruned" else f"{self._metric} {show(self._metric, value)}"
+
+    def __enter__(self) -> "PoolProgress":
         self.board.__enter__()
         return self
 
@@ -198,11 +152,7 @@ class PlanProgress:
 
 
 class RunProgress:
-    """Shows the epochs of one run: ``with RunProgress(name) as show: train(..., observer=show)``.
-
-    Args:
-        name: What the run is called.
-    """
+    """Shows the epochs of one run: ``with RunProgress(name) as show: train(..., observer=show)``."""
 
     def __init__(self, name: str) -> None:
         self._name, self._console = name, console(stderr=True)
@@ -216,13 +166,12 @@ class RunProgress:
         if self._bars is not None and self._bar is not None:
             _update(self._bars, self._bar, epoch)
         elif time.monotonic() >= self._next:
-            self._line()
+            self._print()
 
-    def _line(self) -> None:
+    def _print(self) -> None:
         self._next = time.monotonic() + LINE_SECONDS
         if self._last is not None:
-            text = f"{self._name}: epoch {self._last.number} of {self._last.total}, {_note(self._last)}"
-            self._console.print(text, markup=False, soft_wrap=True)
+            self._console.print(_line(self._name, self._last), markup=False, soft_wrap=True)
 
     def __enter__(self) -> "RunProgress":
         if self._bars is not None:
@@ -233,11 +182,11 @@ class RunProgress:
         if self._bars is not None:
             self._bars.stop()
         else:
-            self._line()
+            self._print()
 
 
 def duration(seconds: float) -> str:
-    """A time that a person can read: ``"40 s"``, ``"12 min"``, ``"3.5 h"``."""
+    """A readable time: ``"40 s"``, ``"12 min"``, ``"3.5 h"``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 100:
@@ -259,6 +208,10 @@ def _bars(terminal: Console, transient: bool) -> Progress:
 def _update(bars: Progress, bar: TaskID, epoch: Epoch) -> None:
     count = f"{epoch.number}/{epoch.total}"
     bars.update(bar, total=epoch.total, completed=epoch.number, count=count, note=_note(epoch))
+
+
+def _line(name: str, epoch: Epoch) -> str:
+    return f"{name}: epoch {epoch.number} of {epoch.total}, {_note(epoch)}"
 
 
 def _note(epoch: Epoch) -> str:

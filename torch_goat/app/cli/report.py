@@ -13,20 +13,22 @@ from torch_goat.settings import SettingsError
 
 
 def report(
-    place: Annotated[Path, typer.Argument(metavar="RUN_OR_FOLDER", help="A run, or a folder that holds some.")],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="The page.")] = Path("report.html"),
+    place: Annotated[
+        Path, typer.Argument(metavar="RUN_OR_FOLDER", help="A run folder, or a folder that contains some.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE.html", help="Output file.")] = Path("report.html"),
     nodes: Annotated[
         str,
         typer.Option(
             "--nodes",
             metavar="ID,ID,...",
-            help="Nodes to explain, at most 200, as a line of CSV; else 20 that went wrong.",
+            help="Nodes to explain, at most 200, as a line of CSV; by default 20 that are predicted wrongly.",
         ),
     ] = "",
     force: Force = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Write one page that stands alone: comparison, curves, calibration, cost, and every node's learned order.
+    """Write a self-contained HTML page: comparison, curves, calibration, cost, and the learned order of nodes.
 
     Example: goat report runs -o report.html --nodes 17,42
     """

@@ -11,7 +11,7 @@ from rich.text import Text as Rich
 from torch_goat import settings
 from torch_goat.app.cli import options
 from torch_goat.app.cli.console import Aligned, console, say
-from torch_goat.app.cli.progress import PlanProgress
+from torch_goat.app.cli.progress import PoolProgress
 from torch_goat.experiments import Experiment, PlannedRun, run_plan, write_plan
 from torch_goat.experiments.plan import why_failed
 from torch_goat.experiments.recipes import RECIPES, Recipe, find_recipe, read_recipe, with_found
@@ -26,59 +26,58 @@ STYLES: Final = {
     "underlined": Style(underline=True),
     "small": Style(dim=True),
 }
-MOST_SENTENCES: Final = 10  # on runs that failed
+MOST_SENTENCES: Final = 10  # on failed runs
 
 
 def reproduce(
     context: typer.Context,
     name: Annotated[
-        str, typer.Argument(metavar="TABLE", help="A table of the paper, or a recipe of your own, such as my.toml.")
+        str, typer.Argument(metavar="TABLE", help="A table of the paper, or your own recipe such as my.toml.")
     ] = "",
     only: Annotated[str, typer.Option(metavar="ROWS", help="Rows to run and show, such as goat-lstm,gat.")] = "",
-    datasets: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns to run and show: cora,photo.")] = "",
-    quick: Annotated[bool, typer.Option("--quick", help="Try it out: 2 runs of a few epochs for each cell.")] = False,
+    datasets: Annotated[str, typer.Option(metavar="COLUMNS", help="Columns to run and show, such as cora,photo.")] = "",
+    quick: Annotated[bool, typer.Option("--quick", help="Quick test: 2 runs of a few epochs per cell.")] = False,
     found: Annotated[
         list[str] | None,
-        typer.Option("--settings", metavar="ROW=FILE", help="Settings that goat tune found, for a row; repeatable."),
+        typer.Option("--settings", metavar="ROW=FILE", help="Settings found by goat tune for a row; repeatable."),
     ] = None,
     search: Annotated[
-        int, typer.Option(metavar="TRIALS", help="First search the settings of every cell, with as many trials.")
+        int, typer.Option(metavar="TRIALS", help="First search settings for every cell, with this many trials.")
     ] = 0,
-    out: Annotated[Path, typer.Option(help="The folder of the runs and tables.")] = Path("results"),
-    format: Annotated[str, typer.Option(help="Print markdown, latex or csv instead of a table to look at.")] = "",
-    collect_only: Annotated[bool, typer.Option("--collect", help="Run nothing, show what is there.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder of runs and tables.")] = Path("results"),
+    format: Annotated[str, typer.Option(help="Print the table as markdown, latex or csv.")] = "",
+    collect_only: Annotated[bool, typer.Option("--collect", help="Run nothing; show existing results.")] = False,
     plan_only: Annotated[
-        Path | None, typer.Option(metavar="PLAN.json", help="Run nothing, write what is missing as a plan.")
+        Path | None, typer.Option(metavar="PLAN.json", help="Run nothing; write the missing runs as a plan.")
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Print the recipe, to copy and change.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Print the recipe, to copy and edit.")] = False,
     jobs: options.Jobs = 0,
     device: options.Device = "auto",
     precision: options.Precision = None,
     data_dir: options.DataDir = None,
 ) -> None:
-    """Run the missing cells of a table of the paper and show our numbers beside its own.
+    """Run the missing cells of a table of the paper and show the results next to the published numbers.
 
-    Cells that are done are kept, stopped ones go on; without TABLE the tables are listed. Cells that a recipe has on
-    demand, since they take long, are run when --only names their rows.
+    Finished cells are kept and stopped ones resumed; without TABLE the tables are listed. Cells that take long and are
+    marked as on demand in the recipe are run only if --only names their rows.
 
-    Runs are in OUT/TABLE, a line for each in OUT/TABLE.jsonl, and the whole table is in OUT/TABLE.md, .tex and .csv.
+    Runs are in OUT/TABLE, with one line each in OUT/TABLE.jsonl; the whole table is in OUT/TABLE.md, .tex and .csv.
 
-    With --search the settings of every row are the best of TRIALS on the validation nodes. They are kept in
-    OUT/TABLE.toml, the recipe of that folder from then on.
+    With --search, the settings of every row are the best of TRIALS trials on the validation nodes. They are saved in
+    OUT/TABLE.toml, which becomes the recipe of that folder.
 
-    Rows of your own: goat reproduce table2 --show > my.toml, add a row there, and goat reproduce my.toml.
+    To add your own rows: goat reproduce table2 --show > my.toml, add a row to it, then goat reproduce my.toml.
 
-    Settings of goat tune: --settings goat-lstm=best.toml takes those of the file, for that row on the file's dataset.
+    To use settings of goat tune: --settings goat-lstm=best.toml applies the file to that row on the file's dataset, and
+    to columns and rows that share its settings. Use another --out, or save the recipe with --show > my.toml.
 
-    Columns and rows that share settings follow. Give them an --out of their own, or keep them with --show > my.toml.
-
-    Another machine: --plan-only PLAN.json, there python -m torch_goat.training.worker PLAN.json, then --collect; or all
-    of it there, python -m torch_goat.tables.worker TABLE, and its OUT/TABLE.jsonl here.
+    To run on another machine: --plan-only PLAN.json, python -m torch_goat.training.worker PLAN.json there, then
+    --collect; or python -m torch_goat.tables.worker TABLE there, and copy its OUT/TABLE.jsonl.
 
     Example: goat reproduce table2 --only goat-lstm,gat --datasets cora,photo --jobs 2
     """
     if not name:
-        options.refuse_beside(context, "goat reproduce without a table")
+        options.check_unused(context, "goat reproduce without a table")
         return _list_tables()
     _check_purpose(context, show, plan_only, collect_only)
     if format and format not in FORMATS:
@@ -92,11 +91,11 @@ def reproduce(
     table = TableFolder(recipe, folder, quick=quick, precision=precision, data_dir=data_dir)
     if plan_only is not None:
         return _write_plan(plan_only, table.missing(cells))
-    table.write()  # at once, so that a folder of no use is found at once
+    table.write()  # fails early if the folder is not writable
     failures, lacking = [], {}
 
     def runner(runs: Sequence[PlannedRun]) -> list[str]:
-        with PlanProgress([str(run.folder.relative_to(folder)) for run in runs]) as progress:
+        with PoolProgress(len(runs), lambda number: str(runs[number].folder.relative_to(folder))) as progress:
             ends = run_plan(runs, jobs=jobs, device=device, data_dir=data_dir, on_event=progress)
         return why_failed(runs, ends)
 
@@ -115,36 +114,36 @@ def reproduce(
 
 
 def _check_purpose(context: typer.Context, show: bool, plan_only: Path | None, collect_only: bool) -> None:
-    """Refuses what does nothing where a recipe is shown, a plan is written or nothing is run."""
+    """Refuses options without effect."""
     if show:
-        options.refuse_beside(context, "--show", but=("show", "found", "search", "out"))
+        options.check_unused(context, "--show", but=("show", "found", "search", "out"))
     elif plan_only is not None:
-        options.refuse_beside(context, "--plan-only", ("jobs", "device", "format", "collect_only"))
+        options.check_unused(context, "--plan-only", ("jobs", "device", "format", "collect_only"))
     elif collect_only:
-        options.refuse_beside(context, "--collect", ("jobs", "device"))
+        options.check_unused(context, "--collect", ("jobs", "device"))
 
 
 def _list_tables() -> None:
     found = {name: read_recipe(name) for name in RECIPES}
     lines = [[name, recipe.title, ",".join(recipe.rows), ",".join(recipe.columns)] for name, recipe in found.items()]
-    console().print(Aligned(["table", "what it shows", "rows", "columns"], lines))
+    console().print(Aligned(["table", "title", "rows", "columns"], lines))
 
 
 def _with_all_found(recipe: Recipe, assignments: Iterable[str]) -> Recipe:
-    """The recipe with what ``--settings`` names."""
+    """The recipe with the settings of ``--settings``."""
     for assignment in assignments:
         row, equals, file = assignment.partition("=")
         if not equals or not Path(file).is_file():
-            raise SettingsError(f"--settings {assignment} is no ROW=FILE with a file that exists.")
+            raise SettingsError(f"--settings must be ROW=FILE with an existing file, got {assignment!r}.")
         recipe = with_found(recipe, row, settings.read(Experiment, file), file)
     return recipe
 
 
 def _write_plan(path: Path, runs: Sequence[PlannedRun]) -> None:
     if path.exists():
-        raise SettingsError(f"{path} is there already; remove it or name another file.")
+        raise SettingsError(f"{path} already exists; remove it or name another file.")
     write_plan(path, runs)
-    say(f"{path} has {len(runs)} runs.")
+    say(f"Wrote {len(runs)} runs to {path}.")
 
 
 def _print(part: ResultTable, format: str, files: Path) -> None:
@@ -171,8 +170,8 @@ def _rich(grid: Grid) -> Table:
 
 
 def _explain(sentences: Iterable[str]) -> None:
-    """Says below the table why cells are empty, each sentence once."""
-    sentences, screen = list(dict.fromkeys(sentences)), console(stderr=True)
+    """Prints why cells are empty, each sentence once."""
+    sentences = list(dict.fromkeys(sentences))
     more = [f"... and {len(sentences) - MOST_SENTENCES} more."] if len(sentences) > MOST_SENTENCES else []
     for sentence in sentences[:MOST_SENTENCES] + more:
-        screen.print(sentence, markup=False, soft_wrap=True)
+        say(sentence, stderr=True)

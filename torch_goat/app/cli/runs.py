@@ -1,45 +1,28 @@
 import csv
-import io
 import json
 import math
 import os
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from torch_goat.app.cli.console import Aligned, console, say
-from torch_goat.experiments import Result, Run, find_runs
-from torch_goat.experiments.run import Damaged
-from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive, show
+from torch_goat.experiments import Run, RunError, find_runs
+from torch_goat.experiments.comparison import deciding_metric, rank_key, score
+from torch_goat.experiments.training.metrics import show
 from torch_goat.settings import SettingsError, nearest
 
 FORMATS = ("table", "csv", "json")
-DONE = "done"
-COMMON = ("dataset", "model", "seed", "index", "metric", "state")  # said once where a terminal is narrow
+COMMON = ("dataset", "model", "seed", "index", "metric", "state")  # shown once above the table on a narrow terminal
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a run folder says of itself.
-
-    Args:
-        folder: The folder.
-        state: ``"done"``, ``"running"``, ``"stopped"``, ``"failed"`` or ``"damaged"``.
-        note: Why, of the last two.
-        dataset: The dataset.
-        model: The model.
-        split: The split protocol.
-        index: Which graph or split.
-        seed: The seed.
-        epochs: How many epochs are known to be over.
-        metric: What is measured.
-        val: The metric of the validation nodes, once the run is done.
-        test: That of the test nodes.
-        seconds: The time of all epochs.
-    """
+    """A run in the list; ``note`` tells why it is failed or damaged, and metrics are NaN until it is done."""
 
     folder: str
     state: str
@@ -60,14 +43,14 @@ KEYS = [field.name for field in fields(Row)]
 
 
 def runs(
-    folder: Annotated[Path, typer.Argument(help="Where to look, at any depth.")] = Path("runs"),
+    folder: Annotated[Path, typer.Argument(help="Folder to search, at any depth.")] = Path("runs"),
     dataset: Annotated[str, typer.Option("--dataset", help="Only runs on this dataset.")] = "",
     model: Annotated[str, typer.Option("--model", help="Only runs of this model.")] = "",
-    done: Annotated[bool | None, typer.Option("--done/--unfinished", help="Only runs that are done, or not.")] = None,
+    done: Annotated[bool | None, typer.Option("--done/--unfinished", help="Only finished or unfinished runs.")] = None,
     sort: Annotated[str, typer.Option("--sort", metavar="COLUMN", help="Best or smallest first: test, val, ...")] = "",
     style: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
 ) -> None:
-    """List what was run: settings, metrics and state of every run folder.
+    """List the settings, metrics and state of all runs in a folder.
 
     Example: goat runs --dataset cora --done --sort val
     """
@@ -76,18 +59,20 @@ def runs(
     if sort and sort not in KEYS:
         raise SettingsError(f"there is no column {sort!r}{nearest(sort, KEYS)}")
     if not folder.is_dir() and folder != Path("runs"):
-        raise SettingsError(f"there is no folder {folder}; name one that holds runs.")
+        raise SettingsError(f"there is no folder {folder}; name one that contains runs.")
     found = [
-        run
-        for run in map(summary, find_runs(folder))
-        if dataset in ("", run.dataset) and model in ("", run.model) and done in (None, run.state == DONE)
+        row
+        for row in map(_read, find_runs(folder))
+        if dataset in ("", row.dataset) and model in ("", row.model) and done in (None, row.state == "done")
     ]
     if sort:
-        found.sort(key=lambda run: _rank(run, sort))
+        found.sort(key=lambda row: _sort_key(row, sort))
     if style == "csv":
-        typer.echo(_csv(found), nl=False)
+        table = csv.writer(sys.stdout, lineterminator="\n")
+        table.writerow(KEYS)
+        table.writerows(["" if value != value else value for value in asdict(row).values()] for row in found)
     elif style == "json":
-        rows = [{key: None if value != value else value for key, value in asdict(run).items()} for run in found]
+        rows = [{key: None if value != value else value for key, value in asdict(row).items()} for row in found]
         typer.echo(json.dumps(rows, indent=1))
     elif found:
         _print(found, folder)
@@ -95,64 +80,49 @@ def runs(
         typer.echo(f"There are no such runs in {folder}.")
 
 
-def summary(run: Run) -> Row:
-    """What a run folder holds; one that cannot be read is damaged."""
-    blank = Row(str(run.folder), "damaged")
+def _read(run: Run) -> Row:
     try:
-        experiment = run.experiment
-        row = replace(
-            blank,
-            state=run.state,
-            note=run.error if run.state == "failed" else "",
-            dataset=experiment.dataset,
-            model=experiment.model.name,
-            split=experiment.split,
-            index=experiment.index,
-            seed=experiment.seed,
+        one, state = run.experiment, run.state
+        values: dict[str, Any] = {}
+        if state == "done":
+            metric = deciding_metric([run])
+            values = {"metric": metric, "seconds": float(run.result.seconds)}
+            values |= {split: float(score(run, split, metric)) for split in ("val", "test")}
+        return Row(
+            folder=str(run.folder),
+            state=state,
+            note=run.error if state == "failed" else "",
+            dataset=one.dataset,
+            model=one.model.name,
+            split=one.split,
+            index=one.index,
+            seed=one.seed,
             epochs=run.epochs,
+            **values,
         )
-        return _with_result(row, run.result, experiment.training.class_weights) if row.state == DONE else row
-    except Damaged as error:
-        return replace(blank, note=f"{run.folder}/{error.what}")
+    except RunError as error:
+        return Row(str(run.folder), "damaged", getattr(error, "what", str(error)))
 
 
-def _with_result(run: Row, result: Result, weighted: bool) -> Row:
-    metric = decisive(next(iter(result.metrics["val"])), weighted)
-    test = result.metrics.get("test", {}).get(metric, math.nan)
-    val, seconds = result.metrics["val"][metric], float(result.seconds)
-    return replace(
-        run, state=DONE, epochs=result.epochs, metric=metric, val=float(val), test=float(test), seconds=seconds
-    )
-
-
-def _rank(run: Row, key: str) -> tuple[bool, Any]:
-    value = getattr(run, key)
+def _sort_key(row: Row, key: str) -> Any:
+    value = getattr(row, key)
     if isinstance(value, float) and math.isnan(value):
-        return True, 0.0
-    return False, -value if key in ("val", "test") and run.metric not in LOWER_IS_BETTER else value
-
-
-def _csv(found: Sequence[Row]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(KEYS)
-    for run in found:
-        writer.writerow("" if value != value else value for value in asdict(run).values())
-    return text.getvalue()
+        return math.inf
+    return rank_key(value, row.metric) if key in ("val", "test") else value
 
 
 def _print(found: Sequence[Row], folder: Path) -> None:
     rows = []
-    for run in found:
-        name = os.path.relpath(run.folder, folder)
-        state = run.state + (f" at epoch {run.epochs}" if run.state in ("running", "stopped") else "")
-        state += f": {run.note}" if run.note else ""
-        if run.state == "damaged":
+    for row in found:
+        name = os.path.relpath(row.folder, folder)
+        state = row.state + (f" at epoch {row.epochs}" if row.state in ("running", "stopped") else "")
+        state += f": {row.note}" if row.note else ""
+        if row.state == "damaged":
             rows.append([name, *[""] * 9, state])
             continue
-        numbers = ["" if value != value else show(run.metric, value) for value in (run.val, run.test)]
-        seconds = "" if math.isnan(run.seconds) else f"{run.seconds:.1f}"
-        settled = [run.dataset, run.model, str(run.seed), str(run.index), str(run.epochs), run.metric]
+        numbers = ["" if value != value else show(row.metric, value) for value in (row.val, row.test)]
+        seconds = "" if math.isnan(row.seconds) else f"{row.seconds:.1f}"
+        settled = [row.dataset, row.model, str(row.seed), str(row.index), str(row.epochs), row.metric]
         rows.append([name, *settled, *numbers, seconds, state])
     columns = ["run", "dataset", "model", "seed", "index", "epochs", "metric", "val", "test", "seconds", "state"]
     if len(rows) > 1 and Aligned(columns, rows).width() > console().width:
@@ -161,8 +131,8 @@ def _print(found: Sequence[Row], folder: Path) -> None:
 
 
 def _without_common(columns: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
-    """The table without the settings that all runs have in common, which are said above it once."""
-    values = [{row[number] for row in rows} - {""} for number in range(len(columns))]  # damaged runs have none
+    """The table without the settings that all runs have in common, which are printed once."""
+    values = [{row[number] for row in rows} - {""} for number in range(len(columns))]  # empty for damaged runs
     common = [name in COMMON and len(found) == 1 for name, found in zip(columns, values, strict=True)]
     if any(common):
         shown = (f"{name} {min(found)}" for name, found, once in zip(columns, values, common, strict=True) if once)

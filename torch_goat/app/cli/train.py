@@ -1,157 +1,215 @@
+import shlex
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
+import torch
 import typer
 
-from torch_goat.app.cli.begin import Model, Out, Recipe, Split, begin
+from torch_goat.app.cli import options
 from torch_goat.app.cli.console import Aligned, console, say
-from torch_goat.app.cli.options import (
-    BatchSize,
-    DataDir,
-    Device,
-    Edges,
-    Fanout,
-    Given,
-    Precision,
-    Set,
-    Workers,
-    of_yours,
-    reads_tables,
-    refuse_set,
-    with_batches,
-    with_precision,
-)
-from torch_goat.app.cli.own import check_there, compare, is_own, recording, show_next
 from torch_goat.app.cli.progress import RunProgress, duration
+from torch_goat.app.cli.start import check_exists, is_own, start
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.loader.folder import is_graph_folder
-from torch_goat.experiments import Epoch, Experiment, Observer, Result, TensorBoard, finished
+from torch_goat.data.tables import Tables
+from torch_goat.experiments import Epoch, Experiment, Observer, Result, Run, TensorBoard, finished
 from torch_goat.experiments import train as run
+from torch_goat.experiments.comparison import Ranking, Summary
+from torch_goat.experiments.own_graph import MODELS, compare_models, record_orderings
 from torch_goat.experiments.search import fingerprint
-from torch_goat.experiments.training.metrics import show
+from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, show
 from torch_goat.experiments.training.processes import processes
 from torch_goat.settings import SettingsError
 
+if TYPE_CHECKING:
+    from torch_goat.data.tables.graph import TableGraph
+
 REPEATS = 3  # runs of each model in a comparison
-REASONS = {"epochs": "all that were asked for", "patience": "then no better one came", "diverged": "then it diverged"}
+REASONS = {"epochs": "the maximum", "patience": "no improvement after it", "diverged": "then it diverged"}
 
 
-@reads_tables()
+@options.reads_tables()
 def train(
     *,
-    given: Given,
+    given: options.Given,
     dataset: Annotated[
         str,
         typer.Argument(
             metavar="[DATASET|NODES]",
-            help="A name that goat datasets lists (else the recipe's), or the nodes of a graph of yours: a CSV or "
-            "Parquet file, a GraphML file, or a folder with both tables or with arrays.",
+            help="A dataset listed by goat datasets, or the nodes of your own graph: a CSV or Parquet file, a GraphML "
+            "file, or a folder with tables or arrays. By default the dataset of --config.",
         ),
     ] = "",
-    edges: Edges = "",
-    model: Model = None,
-    assignments: Set = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="The seed of everything random.")] = None,
-    split: Split = None,
+    edges: options.Edges = "",
+    model: options.Model = None,
+    assignments: options.Set = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="Random seed.")] = None,
+    split: options.Split = None,
     index: Annotated[int | None, typer.Option("--index", min=0, help="Which graph or split, from 0.")] = None,
-    recipe: Recipe = None,
-    out: Out = None,
-    batch_size: BatchSize = None,
-    fanout: Fanout = "",
-    device: Device = "auto",
-    precision: Precision = None,
-    data_dir: DataDir = None,
-    workers: Workers = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write curves for TensorBoard too.")] = False,
+    config: options.Config = None,
+    out: options.Out = None,
+    batch_size: options.BatchSize = None,
+    fanout: options.Fanout = "",
+    device: options.Device = "auto",
+    precision: options.Precision = None,
+    data_dir: options.DataDir = None,
+    workers: options.Workers = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")] = False,
     repeats: Annotated[
-        int | None, of_yours("--repeats", f"How many runs of each model are compared; {REPEATS} unless set.", min=1)
+        int | None, options.graph_option("--repeats", f"Runs of each compared model; {REPEATS} by default.", min=1)
     ] = None,
 ) -> None:
-    """Train a model on a dataset or on a graph of yours, in a folder that keeps everything; the same command goes on
-    where it was stopped. Without --model, a graph of yours is learned by GOAT, GAT and GraphSAGE side by side.
+    """Train a model on a dataset or on your own graph. Everything is saved in a run folder; the same command resumes a
+    stopped run. On your own graph, GOAT, GAT and GraphSAGE are compared unless --model is given.
 
     Example: goat train top2 --model goat --set heads=4 --set rnn=gru --seed 3;
     goat train nodes.csv edges.csv --target label; goat train physics --batch-size 1024 --fanout 100,15
     """
     changes = {key: value for key, value in (("seed", seed), ("index", index)) if value is not None}
     for key in changes:
-        refuse_set(assignments, key, f"--{key}")
-    changed = with_batches(with_precision(assignments, precision), batch_size, fanout) + _texts(changes)
+        options.check_not_set(assignments, key, f"--{key}")
+    changed = options.with_batches(options.with_precision(assignments, precision), batch_size, fanout)
+    changed += [f"{key}={value}" for key, value in changes.items()]
 
-    def runner(experiment: Experiment, folder: Path) -> Result:
-        return _run(experiment, folder, device, data_dir, workers, tensorboard)[0]
-
+    runner = partial(_run, tensorboard=tensorboard, device=device, data_dir=data_dir, workers=workers)
     if repeats is not None:
-        _check_repeats(repeats, dataset, edges, model, recipe)
-    start = begin(dataset, edges, given, model, split, recipe, index)
-    tables, graph = start.experiment.tables, start.graph
-    if tables is not None and graph is not None and model is None and recipe is None:
-        best, ordered, whole = compare(tables, graph, changed, repeats or REPEATS, out, runner)
+        _check_repeats(repeats, dataset, edges, model, config)
+    begun = start(dataset, edges, given, model, split, config, index)
+    tables, graph = begun.tables, begun.graph
+    if tables is not None and graph is not None and model is None and config is None:
+        if tables.edge_features:
+            say("Note: GraphSAGE does not use edge features.")
+        compared = compare_models(
+            tables, out, graph=graph, index=begun.index, assignments=changed, repeats=repeats or REPEATS, runner=runner
+        )
+        _show_ranking(compared.ranking, tables)
+        best = compared.ranking.groups[0].best.folder
         say(f"The best run is in {best}")
-        show_next(tables, graph, best, ordered, whole)
+        _show_next(tables, graph, best, compared.ranking["goat"].best.folder, compared.folder)
         return
-    experiment = start.with_options(changed)
-    if graph is not None and recipe is None:
-        experiment = recording(experiment, graph, changed)
+    experiment = begun.override(changed)
+    if graph is not None and config is None:
+        experiment = record_orderings(experiment, graph, changed)
     if experiment.tables is None and not experiment.graph:
         DATASETS[experiment.dataset].check(experiment.split, experiment.index)
     folder = out or Path("runs") / run_name(experiment)
-    result, done = _run(experiment, folder, device, data_dir, workers, tensorboard)
-    _show(experiment, result, folder, done)
+    result, done = runner(experiment, folder, graph=graph if experiment.index == begun.index else None)
+    _show_result(experiment, result, folder, done)
     if tables is not None and graph is not None:
-        show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None, None)
+        _show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None, folder)
 
 
-def _check_repeats(repeats: int, dataset: str, edges: str, model: str | None, recipe: Path | None) -> None:
-    """Refuses repeats where no models are compared."""
+def _check_repeats(repeats: int, dataset: str, edges: str, model: str | None, config: Path | None) -> None:
+    """Refuses ``--repeats`` where models are not compared."""
     if is_graph_folder(dataset) and not edges:
-        raise SettingsError("--repeats is not for a folder of arrays, of which one model is trained; leave it out.")
+        raise SettingsError("--repeats does not apply to a folder of arrays, on which one model is trained.")
     if not is_own(dataset, edges):
-        check_there(dataset, ["--repeats"])
-    if model is not None or recipe is not None:
-        beside = "--model" if model is not None else "--recipe"
-        raise SettingsError(f"--repeats {repeats} is of a comparison of models; leave it or {beside} out.")
+        check_exists(dataset, ["--repeats"])
+    if model is not None or config is not None:
+        other = "--model" if model is not None else "--config"
+        raise SettingsError(f"--repeats {repeats} applies to a comparison of models; leave out --repeats or {other}.")
 
 
 def _run(
-    experiment: Experiment, folder: Path, device: str, data_dir: Path | None, workers: int | None, tensorboard: bool
+    experiment: Experiment, folder: Path, *, tensorboard: bool, workers: int | None, **more: Any
 ) -> tuple[Result, bool]:
-    """Trains with progress; also says whether the run was done before."""
+    """Trains with progress; also returns whether the run was finished before."""
     if workers is not None and not experiment.training.batch_size:
-        raise SettingsError(f"--workers {workers} makes mini-batches; set --batch-size too, or leave it out.")
-    name = f"{experiment.dataset} {experiment.model.name}"
-    done = finished(experiment, folder) is not None
+        raise SettingsError(f"--workers {workers} needs mini-batches; set --batch-size too.")
+    done = finished(experiment, folder)
+    if done is not None:
+        return done, True
     with ExitStack() as stack:
-        observers: list[Observer] = [] if done else [stack.enter_context(RunProgress(name))]
-        if tensorboard and not done and processes().leads:
+        name = f"{experiment.dataset} {experiment.model.name}"
+        observers: list[Observer] = [stack.enter_context(RunProgress(name))]
+        if tensorboard and processes().leads:
             observers.append(stack.enter_context(TensorBoard(folder / "tensorboard")))
 
         def observe(epoch: Epoch) -> None:
             for observer in observers:
                 observer(epoch)
 
-        return run(experiment, folder, device=device, data_dir=data_dir, workers=workers, observer=observe), done
+        return run(experiment, folder, workers=workers, observer=observe, **more), False
 
 
 def run_name(experiment: Experiment) -> str:
-    """A folder's name that stands for an experiment: other settings have another."""
+    """The name of a run folder; different settings have different names."""
     settled = fingerprint(replace(experiment, seed=0))
     return f"{experiment.dataset}-{experiment.model.name}-{settled}-s{experiment.seed}"
 
 
-def _texts(changes: dict[str, int]) -> list[str]:
-    return [f"{key}={value}" for key, value in changes.items()]
-
-
-def _show(experiment: Experiment, result: Result, folder: Path, done: bool) -> None:
+def _show_result(experiment: Experiment, result: Result, folder: Path, done: bool) -> None:
     metrics = list(next(iter(result.metrics.values())))
     rows = [[split, *(show(metric, values[metric]) for metric in metrics)] for split, values in result.metrics.items()]
     console().print(Aligned(["split", *metrics], rows))
     say(
         f"{experiment.model.name} on {experiment.dataset} ({experiment.split} {experiment.index}), seed "
-        f"{experiment.seed}: best in epoch {result.best_epoch} of {result.epochs} ({REASONS[result.stopped]}), "
+        f"{experiment.seed}: best epoch {result.best_epoch} of {result.epochs} ({REASONS[result.stopped]}), "
         f"{duration(result.seconds)} on {result.device}."
     )
-    say(f"{'It was done before; the' if done else 'The'} run is in {folder}")
+    say(f"{'Already finished; the' if done else 'The'} run is in {folder}")
+
+
+def _show_ranking(ranking: Ranking[Run], tables: Tables) -> None:
+    metrics = list(ranking["goat"].runs[0].result.metrics["test"])
+    rows = []
+    for model, name in MODELS.items():
+        group = ranking[model]
+        cells = [group.summary("val", ranking.metric), *(group.summary("test", metric) for metric in metrics)]
+        seconds = sum(run.result.seconds for run in group.runs) / len(group.runs)
+        rows.append([name, *map(_shown, cells), f"{seconds:.1f}"])
+    names = [f"validation {ranking.metric}", *(f"test {metric}" for metric in metrics)]
+    console().print(Aligned(["model", *names, "seconds"], rows))
+    repeats = len(ranking["goat"].runs)
+    what = "splits, each with its own seed" if tables.split == "random" else "seeds on the same split"
+    say(f"Mean and standard deviation over {repeats} {what}." if repeats > 1 else "One run per model.")
+    say(verdict(ranking))
+
+
+def verdict(ranking: Ranking[Any]) -> str:
+    """Which model is best on the validation nodes, and by how much it leads the second on the test nodes."""
+    first, second = ranking.groups[:2]
+    best, other = MODELS[first.label], MODELS[second.label]
+    if first.comparison is None:
+        return f"No model has a finite validation {ranking.metric}."
+    text = f"{best} wins on the validation nodes."
+    if first.rank_mean == second.rank_mean:
+        text = f"{best} and {other} tie on the validation nodes; {best} is chosen."
+    versus = first.comparison
+    lead = -versus.difference if ranking.metric in LOWER_IS_BETTER else versus.difference
+    test = f"{'ahead of' if lead > 0 else 'behind'} {other} by {abs(lead):.4g}" if lead else f"level with {other}"
+    return (
+        f"{text} On the test nodes it is {test} in {ranking.metric} (ahead in {versus.ahead} of {versus.common} runs)."
+    )
+
+
+def _shown(summary: Summary) -> str:
+    return f"{summary.mean:.4g}" + ("" if summary.std is None else f" ± {summary.std:.2g}")
+
+
+def _show_next(tables: Tables, graph: "TableGraph", best: Path, ordered: Path | None, whole: Path) -> None:
+    """Prints the commands to run next, ready to copy.
+
+    Args:
+        tables: The tables.
+        graph: The graph read from them.
+        best: The run to predict with.
+        ordered: A run whose model learned an ordering, if any.
+        whole: The folder of all runs.
+    """
+    degree = torch.bincount(graph.data.edge_index[1], minlength=graph.data.num_nodes)
+    tests = graph.data.test_mask.nonzero().view(-1)
+    node = graph.ids[int(tests[degree[tests].clamp(max=20).argmax()])]
+    here = Path.cwd()
+    files = [Path(path) for path in (tables.nodes, tables.edges) if path]
+    near = [str(path.relative_to(here)) if path.is_relative_to(here) else str(path) for path in files]
+    commands = [["predict", str(best), *near, "-o", "predictions.csv"]]
+    if ordered is not None:
+        commands.append(["explain", str(ordered), "--node", node])
+    commands.append(["report", str(whole), "-o", "report.html"])
+    say("Next:")
+    for command in commands:
+        say(f"  goat {shlex.join(command)}")

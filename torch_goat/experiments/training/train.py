@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch_geometric import seed_everything
@@ -48,6 +48,9 @@ from torch_goat.files import locked, write_atomic
 from torch_goat.nn.ordering import Ordering
 from torch_goat.settings import SettingsError
 
+if TYPE_CHECKING:
+    from torch_goat.data.tables.graph import TableGraph
+
 CHECKPOINT_SECONDS = 10.0  # between two checkpoints
 ORDERING_RUN: Final = "ordering-run"  # in a run's folder, that of the training which gives the orderings to hold
 
@@ -56,6 +59,7 @@ def train(
     experiment: Experiment,
     folder: str | Path,
     *,
+    graph: "TableGraph | None" = None,
     device: str = "auto",
     data_dir: str | Path | None = None,
     workers: int | None = None,
@@ -76,6 +80,7 @@ def train(
     Args:
         experiment: What to run.
         folder: Where; made if it is not there. A folder with another experiment is refused.
+        graph: The graph of ``experiment.tables`` and ``experiment.index``, if it is loaded already.
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
         data_dir: The folder of the datasets.
         workers: How many threads make mini-batches ahead: up to four on a GPU if ``None``, and one on a CPU that has a
@@ -90,7 +95,11 @@ def train(
             (folder / CHECKPOINT).unlink()
         return done
     fabric = fabric or make_fabric(device, experiment.training.precision)
-    data, schema = graph_of(experiment, None if data_dir is None else Path(data_dir))
+    data, schema = (
+        graph_of(experiment, None if data_dir is None else Path(data_dir))
+        if graph is None
+        else (graph.data, graph.schema)
+    )
     task = Task(data, fabric.device, class_weights=experiment.training.class_weights)
     check_batches(task, experiment.training, fabric.world_size)
     _check_orderings(experiment, _build(experiment, data, task))

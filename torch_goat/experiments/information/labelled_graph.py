@@ -1,0 +1,136 @@
+"""Information in the neighbourhoods of a labelled graph, and how much of it models capture."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import torch
+from torch import Tensor
+from torch_geometric.data import Data
+
+from torch_goat.data import datasets
+from torch_goat.data.datasets import NEIGHBORHOOD_TASKS
+from torch_goat.data.tables import Tables
+from torch_goat.experiments import Experiment, ModelOptions, Observer, TrainingOptions, fit
+from torch_goat.experiments.information import (
+    Estimate,
+    captured_information,
+    estimate,
+    predicted_classes,
+    supported_bins,
+)
+from torch_goat.experiments.information.captured import EPOCHS, MODELS, fitted
+from torch_goat.experiments.models import Network, build, degree_histogram
+from torch_goat.experiments.own_graph import graph_name, table_experiment
+from torch_goat.experiments.search import starting_point
+from torch_goat.nn.ordering import Ordering
+
+if TYPE_CHECKING:
+    from torch_goat.data.tables.graph import TableGraph
+
+LEARNING_RATE: Final = 0.01  # of the models on tasks of known information
+ORDER_EPOCHS: Final = 200  # for learning the order of the neighbours
+
+
+class LabelledGraph(NamedTuple):
+    """A labelled graph, and how to train a model on it."""
+
+    name: str
+    data: Data
+    labelled: Tensor  # [N], mask of the nodes with a label
+    start: Callable[[str], Experiment]  # the settings for a model
+
+    @classmethod
+    def from_dataset(cls, dataset: str, index: int = 0, data_dir: Path | None = None) -> "LabelledGraph":
+        """A graph of a named dataset."""
+        data = datasets.load(dataset, index=index, data_dir=data_dir)
+        labelled = data.y.isfinite() if data.y.is_floating_point() else data.y >= 0
+        return cls(dataset, data, labelled, lambda model: starting_point(dataset, model))
+
+    @classmethod
+    def from_tables(cls, tables: Tables, graph: "TableGraph") -> "LabelledGraph":
+        """The graph that was loaded from tables."""
+        data = graph.data
+        labelled = data.train_mask | data.val_mask | data.test_mask  # y is 0 for all other nodes
+        return cls(graph_name(tables.nodes), data, labelled, lambda model: table_experiment(tables, graph, model))
+
+    @property
+    def regression(self) -> bool:
+        """Whether the labels are real numbers."""
+        return self.data.y.is_floating_point()
+
+    def uses_degree(self, values: str = "") -> bool:
+        """Whether neighbours are described by their degree: by choice, or because the features are the identity."""
+        size, width = self.data.x.shape
+        identity = size == width and torch.equal(self.data.x, torch.eye(size))
+        return values == "degree" or (not values and identity)
+
+    def measure(
+        self,
+        groups: str,
+        *,
+        measure: str = "wb",
+        bins: int = 0,
+        target_bins: int = 2,
+        values: str = "",
+        pool: str = "mean",
+        seed: int = 0,
+        observer: Observer | None = None,
+    ) -> Estimate:
+        """Decomposes the information of two groups of neighbours about the label.
+
+        Args:
+            groups: ``"roles"``, ``"features"``, ``"order"`` or ``"random"``.
+            measure: ``"wb"`` or ``"broja"``.
+            bins: The number of symbols of a group; 0 for as many as the sample supports.
+            target_bins: The number of quantiles of real labels.
+            values: ``"features"`` or ``"degree"``; by default the degree if the features only number the nodes.
+            pool: ``"mean"`` or ``"max"``.
+            seed: The random seed.
+            observer: Called after each epoch of the model that learns the order for ``groups="order"``.
+        """
+        data = self.data
+        options: dict[str, Any] = {"pool": pool, "measure": measure, "seed": seed, "nodes": self.labelled}
+        if self.regression:
+            options["target_bins"] = target_bins
+        if self.uses_degree(values):
+            options["values"] = torch.bincount(data.edge_index[1], minlength=data.num_nodes).float()
+        if groups == "roles":
+            return estimate(data, NEIGHBORHOOD_TASKS[self.name].groups(data), **options)
+        classes = target_bins if self.regression else int(data.y.max()) + 1
+        options["bins"] = bins or supported_bins(int(self.labelled.sum()), classes)
+        if groups == "order":
+            options["ordering"] = self._learned_order(seed, observer)
+        return estimate(data, groups, **options)  # type: ignore[arg-type]
+
+    def captured(self, model: str, seed: int, observer: Observer | None = None) -> float:
+        """The information of a trained model's predictions on the test nodes; ``model`` is a key of ``MODELS``."""
+        data = self.data
+        if self.name in NEIGHBORHOOD_TASKS:
+            training = TrainingOptions(epochs=EPOCHS, learning_rate=LEARNING_RATE, weight_decay=0.0, patience=0)
+            options = fitted(model, 1, data)
+        else:
+            start = self.start(MODELS[model]["name"])
+            options, training = replace(start.model, **MODELS[model]), start.training
+        network = self._trained(options, training, seed, observer)
+        return captured_information(predicted_classes(network, data)[data.test_mask], data.y[data.test_mask])
+
+    def _learned_order(self, seed: int, observer: Observer | None) -> Ordering:
+        """The order in which the first layer of a trained GOAT reads the neighbours."""
+        start = self.start("goat")
+        training = replace(start.training, epochs=ORDER_EPOCHS, patience=50)
+        network = self._trained(start.model, training, seed, observer)
+        with torch.no_grad():
+            _, orderings = network(self.data.x, self.data.edge_index, return_orderings=True)
+        first: Ordering = orderings[0]
+        return first
+
+    def _trained(
+        self, options: ModelOptions, training: TrainingOptions, seed: int, observer: Observer | None
+    ) -> Network:
+        torch.manual_seed(seed)
+        degree = degree_histogram(self.data.edge_index, self.data.num_nodes)
+        network = build(options, self.data.num_features, self.data.num_classes, degree=degree)
+        fit(network, self.data, training, seed=seed, device="cpu", observer=observer)
+        return network

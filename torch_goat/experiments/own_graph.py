@@ -1,0 +1,161 @@
+"""Training on your own graph: settings that suit it, and models compared on the same splits."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import torch
+
+from torch_goat import settings
+from torch_goat.data.datasets import DATASETS
+from torch_goat.data.loader import open_graph
+from torch_goat.data.loader.folder import digest
+from torch_goat.data.tables import Tables, load_tables
+from torch_goat.experiments.comparison import Ranking, compare_runs
+from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.run import Run
+from torch_goat.experiments.search import fingerprint, own_starting_point
+from torch_goat.experiments.training.metrics import decisive
+from torch_goat.experiments.training.options import Experiment
+from torch_goat.experiments.training.task import task_of
+from torch_goat.experiments.training.train import train
+from torch_goat.settings import SettingsError
+
+if TYPE_CHECKING:
+    from torch_goat.data.tables.graph import TableGraph
+
+MODELS: Final = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE (mean)"}
+"""The models that :func:`compare_models` trains."""
+
+UNBALANCED: Final = 3.0  # the ratio of the largest to the smallest class from which on classes are weighted
+RECORDED: Final = (0, 10, 30, 100, 300)  # epochs whose orderings are recorded, to show how stable they are
+MOST_RECORDED: Final = 1_000_000  # edges times heads; beyond, the files would be large
+
+
+def graph_name(path: str | Path) -> str:
+    """A name for the graph in a file or folder that is not the name of a dataset."""
+    path = Path(path).resolve()
+    name = path.parent.name if path.stem.lower() in ("nodes", "node") else path.stem if path.is_file() else path.name
+    name = re.sub(r"[^A-Za-z0-9_-]+", "-", name).strip("-") or "graph"
+    return f"{name}-own" if name in DATASETS else name
+
+
+def is_unbalanced(graph: "TableGraph") -> bool:
+    """Whether one class has at least three times the training nodes of another."""
+    if graph.schema.task == "regression":
+        return False
+    counts = torch.bincount(graph.data.y[graph.data.train_mask], minlength=len(graph.schema.classes))
+    counts = counts[counts > 0]
+    return bool(counts.max() >= UNBALANCED * counts.min())
+
+
+def deciding_metric(graph: "TableGraph") -> str:
+    """The metric by which models are compared on a graph."""
+    return "mse" if graph.schema.task == "regression" else decisive("accuracy", is_unbalanced(graph))
+
+
+def table_experiment(
+    tables: Tables, graph: "TableGraph", model: str = "goat", config: Experiment | None = None
+) -> Experiment:
+    """An experiment on tables, tied to the contents of their files.
+
+    Args:
+        tables: The tables.
+        graph: The graph loaded from them.
+        model: The model, trained with settings that suit the graph.
+        config: Settings of the model and of training to use instead.
+    """
+    tables, name = replace(tables, digest=graph.digest), graph_name(tables.nodes)
+    if config is not None:
+        return replace(config, dataset=name, split=tables.split, index=0, tables=tables, graph="", graph_digest=None)
+    experiment = own_starting_point(name, tables, graph.schema.task, model)
+    return replace(experiment, training=replace(experiment.training, class_weights=is_unbalanced(graph)))
+
+
+def array_experiment(folder: Path, model: str = "goat", config: Experiment | None = None) -> Experiment:
+    """An experiment on a folder of arrays, tied to their contents; see :func:`table_experiment`."""
+    data, name = open_graph(folder), graph_name(folder)
+    if data.y is None:
+        raise SettingsError(f"{folder} has no array y to predict.")
+    if config is None:
+        return replace(own_starting_point(name, folder, task_of(data), model), graph_digest=digest(folder))
+    config = replace(config, dataset=name, split="masks", index=0, tables=None)
+    return replace(config, graph=str(folder.resolve()), graph_digest=digest(folder))
+
+
+def override(experiment: Experiment, assignments: Sequence[str]) -> Experiment:
+    """Sets options as :func:`torch_goat.settings.override` does, except those of tables that have been read."""
+    changed = settings.override(experiment, assignments)
+    if changed.tables != experiment.tables:
+        raise SettingsError(
+            f"--set {' '.join(assignments)} would change how the graph is read; use --target, --directed and the like."
+        )
+    return changed
+
+
+def record_orderings(experiment: Experiment, graph: "TableGraph", assignments: Sequence[str]) -> Experiment:
+    """Makes a GOAT model record its orderings after some epochs, unless the assignments decide otherwise."""
+    options, model = experiment.training, experiment.model
+    sorts = any(kind.startswith("goat") for kind in model.kinds)
+    fixed = options.fixed_ordering >= 0 or options.orderings_files
+    decided = any(settings.sets(one, "record_orderings") for one in assignments)
+    if decided or fixed or not sorts or graph.data.num_edges * model.heads > MOST_RECORDED:
+        return experiment
+    epochs = tuple(epoch for epoch in RECORDED if epoch <= options.epochs)
+    return replace(experiment, training=replace(options, record_orderings=epochs))
+
+
+class ModelComparison(NamedTuple):
+    """Models that were trained on the same splits of a graph."""
+
+    folder: Path  # of all runs
+    ranking: Ranking[Run]  # one group of runs per model, ranked by the validation nodes
+
+
+def compare_models(
+    tables: Tables,
+    folder: str | Path | None = None,
+    *,
+    graph: "TableGraph | None" = None,
+    index: int = 0,
+    assignments: Sequence[str] = (),
+    repeats: int = 3,
+    runner: Callable[..., object] = train,
+) -> ModelComparison:
+    """Trains GOAT, GAT and GraphSAGE on the same splits of your graph and ranks them.
+
+    Finished runs in the folder are reused and stopped ones resumed.
+
+    Args:
+        tables: The tables.
+        folder: The folder for all runs; by default one in ``runs/``.
+        graph: The graph loaded from the tables, if it is loaded already.
+        index: The random split of ``graph``.
+        assignments: Options to set for every model, such as ``"epochs=100"``.
+        repeats: The number of random splits, or of seeds if a column decides the split.
+        runner: Trains one run; called like ``train(experiment, folder, graph=graph)``.
+    """
+    graph = graph or load_tables(tables, index)
+    starts = {}
+    for model in MODELS:
+        own = tables if KINDS[model].edges else replace(tables, edge_features=False)
+        asked = [one for one in assignments if model == "goat" or not settings.sets(one, "record_orderings")]
+        try:
+            starts[model] = record_orderings(override(table_experiment(own, graph, model), asked), graph, asked)
+        except SettingsError as error:
+            if model == "goat":  # the first model: the option exists for none
+                raise
+            raise SettingsError(f"{error} Options must apply to all compared models; --model trains one.") from None
+    root = Path(folder or Path("runs") / f"{starts['goat'].dataset}-{fingerprint(starts['goat'])}")
+    runs = []
+    for repeat in range(repeats):
+        split = starts["goat"].index + (repeat if tables.split == "random" else 0)
+        loaded = graph if split == index else load_tables(tables, split)
+        for model, start in starts.items():
+            experiment, place = replace(start, seed=start.seed + repeat, index=split), root / f"{model}-{repeat}"
+            runner(experiment, place, graph=loaded if KINDS[model].edges else loaded.without_edge_features())
+            runs.append(Run(place))
+    ranking = compare_runs(runs, label=lambda run: run.experiment.model.name, metric=deciding_metric(graph))
+    return ModelComparison(root, ranking)
