@@ -3,26 +3,14 @@ from pathlib import Path
 
 import pytest
 
-from torch_goat.app.cli.app import run
+from tests.app.cli.conftest import Goat
 from torch_goat.experiments.information import labelled_graph
 
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.fixture(autouse=True)
-def _in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def goat(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as ended:
-        run(["pid", *arguments])
-    out, err = capsys.readouterr()
-    return int(ended.value.code or 0), out, err
-
-
-def test_xor_is_a_bit_of_synergy_and_a_model_captures_it(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = goat(capsys, "xor", "--models", "gin,sage-mean")
+def test_xor_is_a_bit_of_synergy_and_a_model_captures_it(goat: Goat) -> None:
+    code, out, err = goat("pid", "xor", "--models", "gin,sage-mean")
     assert code == 0, err
     assert "synergy            1.000 bit" in out
     assert "synergy 1.0 bit of 1.0 bit" in out
@@ -32,45 +20,45 @@ def test_xor_is_a_bit_of_synergy_and_a_model_captures_it(capsys: pytest.CaptureF
     assert set(captured) == {"gin", "sage-mean"}
     assert captured["gin"] > 0.5  # a network on a sum counts, and parity is in the count
     assert Path("pid-xor.png").stat().st_size > 1000
-    code, _, err = goat(capsys, "xor", "--models", "none")
+    code, _, err = goat("pid", "xor", "--models", "none")
     assert code == 2
     assert "pid-xor.png already exists" in err
 
 
-def test_half_synergy_on_a_tree(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = goat(capsys, "synergy-50-tree", "--models", "none", "--chart", "a.svg")
+def test_half_synergy_on_a_tree(goat: Goat) -> None:
+    code, out, err = goat("pid", "synergy-50-tree", "--models", "none", "--chart", "a.svg")
     assert code == 0, err
     assert "redundancy 0.5, synergy 0.5 bit of 1.0 bit" in out
     assert "captured" not in out
     assert Path("a.svg").exists()
 
 
-def test_real_labels_are_binned_and_a_small_sample_is_said_to_be_small(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = goat(capsys, "betweenness-100", "--target-bins", "4", "--bins", "3", "--groups", "random")
+def test_real_labels_are_binned_and_a_small_sample_is_said_to_be_small(goat: Goat) -> None:
+    code, out, err = goat("pid", "betweenness-100", "--target-bins", "4", "--bins", "3", "--groups", "random")
     assert code == 0, err
     assert "neighbours described by their degree" in out
     assert "Warning: the sample is small for its alphabet: 100 samples" in out
     assert "is not significant" in out  # degrees of neighbours say little of betweenness
 
 
-def test_the_learned_order(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_learned_order(goat: Goat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labelled_graph, "ORDER_EPOCHS", 2)
-    code, out, err = goat(capsys, "top2", "--groups", "order", "--pool", "max", "--bins", "3")
+    code, out, err = goat("pid", "top2", "--groups", "order", "--pool", "max", "--bins", "3")
     assert code == 0, err
     assert "groups order" in out
 
 
-def test_the_first_command_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_first_command_of_the_page(goat: Goat) -> None:
     (command,) = re.findall(r"```sh\ngoat pid (examples.*)\n```", (ROOT / "docs" / "information.md").read_text())
     Path("examples").symlink_to(ROOT / "examples")
-    code, out, err = goat(capsys, *command.split())
+    code, out, err = goat("pid", *command.split())
     assert code == 0, err
     assert "240 nodes, groups features" in out
     assert Path("pid-village.png").exists()
 
 
 @pytest.fixture
-def tables() -> list[str]:
+def tables(goat: Goat) -> list[str]:
     """Tables whose hubs join if one of two leaves is old and not both are; two hubs say nothing of it."""
     nodes, edges = ["id,age,joins"], ["source,target"]
     for number in range(80):
@@ -83,8 +71,8 @@ def tables() -> list[str]:
     return ["nodes.csv", "edges.csv", "--target", "joins"]
 
 
-def test_a_graph_of_ones_own(capsys: pytest.CaptureFixture[str], tables: list[str]) -> None:
-    code, out, err = goat(capsys, *tables, "--bins", "4", "--chart", "a.png", "--models", "gin")
+def test_a_graph_of_ones_own(goat: Goat, tables: list[str]) -> None:
+    code, out, err = goat("pid", *tables, "--bins", "4", "--chart", "a.png", "--models", "gin")
     assert code == 0, err
     assert "240 nodes, 160 undirected edges" in out
     assert "162 nodes have no 'joins'" in out
@@ -107,15 +95,15 @@ def test_a_graph_of_ones_own(capsys: pytest.CaptureFixture[str], tables: list[st
     ],
 )
 def test_what_a_graph_of_ones_own_does_not_allow(
-    capsys: pytest.CaptureFixture[str], tables: list[str], arguments: list[str], message: str
+    goat: Goat, tables: list[str], arguments: list[str], message: str
 ) -> None:
     Path("a.png").touch()
     chart = ["--chart", "b.png" if arguments else "a.png"]
-    code, _, err = goat(capsys, *tables, *arguments, *chart)
+    code, _, err = goat("pid", *tables, *arguments, *chart)
     assert code in (1, 2)
     assert message in err
     assert "Traceback" not in err
-    assert {path.name for path in Path().iterdir()} == {"nodes.csv", "edges.csv", "a.png"}
+    assert {path.name for path in Path().iterdir()} - {"cache"} == {"nodes.csv", "edges.csv", "a.png"}
 
 
 @pytest.mark.parametrize(
@@ -140,16 +128,16 @@ def test_what_a_graph_of_ones_own_does_not_allow(
         (["top2", "--bins", "400"], "the alphabet is too large for the sample"),
     ],
 )
-def test_wrong_usage_is_a_sentence(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
-    code, _, err = goat(capsys, *arguments)
+def test_wrong_usage_is_a_sentence(goat: Goat, arguments: list[str], message: str) -> None:
+    code, _, err = goat("pid", *arguments)
     assert code in (1, 2)
     assert message in err
     assert "raceback" not in err
-    assert not list(Path().iterdir())
+    assert not list(Path().glob("pid*")) + list(Path().glob("chart*"))
 
 
-def test_a_graph_whose_neighbours_tell_nothing(capsys: pytest.CaptureFixture[str], tables: list[str]) -> None:
+def test_a_graph_whose_neighbours_tell_nothing(goat: Goat, tables: list[str]) -> None:
     Path("edges.csv").write_text("source,target\n")
-    code, _, err = goat(capsys, *tables)
+    code, _, err = goat("pid", *tables)
     assert code == 2
     assert "choose other groups or a graph with more edges." in err

@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from torch_goat.app.cli import progress
-from torch_goat.app.cli.progress import Bars, Lines, PlanProgress, RunProgress, duration
+from torch_goat.app.cli.progress import Board, PoolProgress, RunProgress, duration
 from torch_goat.experiments import Epoch, Event, Result
 
 RESULT = Result({"val": {"mse": 0.5}, "test": {"mse": 0.25}}, 1, 3, "epochs", 90.0, 1.0, 0, "cpu", {}, "")
@@ -43,7 +43,7 @@ def story() -> list[Event]:
 
 
 def test_lines_say_how_each_run_ended(capsys: pytest.CaptureFixture[str], clock: list[float]) -> None:
-    with PlanProgress(["a", "b", "c [x]", "d"]) as show:
+    with PoolProgress(4, ["a", "b", "c [x]", "d"].__getitem__) as show:
         for event in story():
             clock[0] += 10
             show(event)
@@ -57,7 +57,7 @@ def test_lines_say_how_each_run_ended(capsys: pytest.CaptureFixture[str], clock:
 
 
 def test_the_time_left_counts_parts_of_runs_but_not_those_done_before(clock: list[float]) -> None:
-    lines = Lines(10, "runs", Console(file=io.StringIO()))
+    lines = Board(10, "runs", Console(file=io.StringIO()))
     lines.skip(4)
     assert lines.left() == ""
     lines.start(0, "a")
@@ -68,7 +68,7 @@ def test_the_time_left_counts_parts_of_runs_but_not_those_done_before(clock: lis
 
 def test_a_line_on_a_long_run_comes_now_and_then(clock: list[float]) -> None:
     text = io.StringIO()
-    lines = Lines(1, "runs", Console(file=text, width=200))
+    lines = Board(1, "runs", Console(file=text, width=200))
     lines.start(0, "a")
     for number in range(1, 8):
         clock[0] += 10
@@ -82,11 +82,12 @@ def test_a_line_on_a_long_run_comes_now_and_then(clock: list[float]) -> None:
 def test_bars_show_every_process_and_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     text = io.StringIO()
     terminal = Console(file=text, force_terminal=True, width=160, legacy_windows=False)
-    shown = PlanProgress(["a", "b", "c [x]", "d"])
-    shown.board = Bars(4, "runs", terminal)
+    shown = PoolProgress(4, ["a", "b", "c [x]", "d"].__getitem__)
+    shown.board = Board(4, "runs", terminal)
     with shown:
         for event in story()[:4]:
             shown(event)
+        assert shown.board._bars is not None
         shown.board._bars.refresh()
         seen = plain(text.getvalue())
         for event in story()[4:]:
@@ -116,12 +117,33 @@ def test_a_run_has_a_bar_on_a_terminal_and_a_line_elsewhere(
 def test_colours_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     text = io.StringIO()
-    bars = Bars(1, "runs", Console(file=text, force_terminal=True, width=120, legacy_windows=False))
+    bars = Board(1, "runs", Console(file=text, force_terminal=True, width=120, legacy_windows=False))
     with bars:
         bars.start(0, "a")
         bars.epoch(0, "a", epoch(3))
     assert "3/10" in text.getvalue()
     assert not re.search(r"\x1b\[[0-9;]*3[0-9]", text.getvalue())
+
+
+def test_the_progress_of_a_search_counts_earlier_trials(capsys: pytest.CaptureFixture[str]) -> None:
+    with PoolProgress(2, "trial {}".format, "trials", "mse") as show:
+        show(Event("opened", -1, done=3, best=0.5))  # of a longer search
+        show(Event("started", 1))
+        show(Event("finished", 1, value=0.25, done=4, best=0.25))
+    assert capsys.readouterr().err == "4/4 trial 1: mse 0.25, best mse 0.25\n"
+
+
+def test_trials_that_end_together_or_elsewhere_are_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with PoolProgress(4, "trial {}".format, "trials", "mse") as show:
+        for job in (0, 1):
+            show(Event("started", job, job))
+        for job in (0, 1):  # both saw the other's end in the study, and the second also one on another machine
+            show(Event("finished", job, job, value=0.25, done=2 + job, best=0.25))
+        show(Event("started", 3))
+        show(Event("pruned", 3, done=4, best=0.25))
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[0] for line in lines] == ["1/4", "2/4", "4/4"]
+    assert lines[2] == "4/4 trial 3: pruned, best mse 0.25"
 
 
 @pytest.mark.parametrize(

@@ -2,40 +2,19 @@ import csv
 import json
 import urllib.request
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
+from tests.app.cli.conftest import Goat
 from tests.experiments.recipes.recipes import TINY, write
 from torch_goat import settings
 from torch_goat.app.cli import reproduce
-from torch_goat.app.cli.app import run
 from torch_goat.experiments import Event, Experiment, train
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.plan import main as worker
 from torch_goat.experiments.recipes import RECIPES, plan, read_recipe
 from torch_goat.experiments.tables.ledger import read_lines
-
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-@pytest.fixture
-def goat(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Runs the command line in this process, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: str) -> Ended:
-        with pytest.raises(SystemExit) as ended:
-            run(arguments)
-        code = ended.value.code
-        return Ended(0 if code is None else code, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture
@@ -54,7 +33,7 @@ def no_training(*arguments: object, **options: object) -> list[Event]:
     raise AssertionError("nothing was to be run")
 
 
-def test_tables_are_listed(goat) -> None:
+def test_tables_are_listed(goat: Goat) -> None:
     ended = goat("reproduce")
     assert ended.code == 0
     for name in (*RECIPES, "goat-fixed-100", "lastfm-asia", "Heterophilous graphs"):
@@ -79,7 +58,7 @@ def test_tables_are_listed(goat) -> None:
         (["table1", "--plan-only", "tiny.toml"], "tiny.toml already exists"),
     ],
 )
-def test_wrong_usage_is_exit_code_2_and_a_sentence(arguments: list[str], text: str, goat, tmp_path: Path) -> None:
+def test_wrong_usage_is_exit_code_2_and_a_sentence(arguments: list[str], text: str, goat: Goat, tmp_path: Path) -> None:
     write(tmp_path, TINY.replace("epochs", "epoch"))
     ended = goat("reproduce", *arguments)
     assert ended.code == 2
@@ -89,7 +68,7 @@ def test_wrong_usage_is_exit_code_2_and_a_sentence(arguments: list[str], text: s
 
 
 def test_what_is_done_is_shown_beside_the_paper_and_not_run_again(
-    goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    goat: Goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reproduce, "run_plan", no_training)
     ended = goat("reproduce", "tiny.toml")
@@ -112,7 +91,7 @@ def test_what_is_done_is_shown_beside_the_paper_and_not_run_again(
 
 
 def test_files_hold_the_whole_table_and_the_output_what_was_asked_for(
-    goat, done: dict[tuple[str, str], list[float]], tmp_path: Path
+    goat: Goat, done: dict[tuple[str, str], list[float]], tmp_path: Path
 ) -> None:
     for name, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv")):
         assert goat("reproduce", "tiny.toml", "--collect", "--format", name).out == (
@@ -125,7 +104,7 @@ def test_files_hold_the_whole_table_and_the_output_what_was_asked_for(
 
 
 def test_only_what_is_missing_is_run(
-    goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    goat: Goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in ("size/gat/1", "pooling/gcn/0", "pooling/gcn/1"):
         (tmp_path / "results/tiny" / folder / "result.json").unlink()
@@ -144,7 +123,7 @@ def test_only_what_is_missing_is_run(
 
 
 def test_a_folder_of_another_experiment_is_told_and_left_alone(
-    goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    goat: Goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reproduce, "run_plan", no_training)
     before = (tmp_path / "results/tiny/size/gat/0/result.json").read_bytes()
@@ -157,7 +136,7 @@ def test_a_folder_of_another_experiment_is_told_and_left_alone(
 
 
 def test_an_output_that_is_no_folder_is_refused_before_anything_runs(
-    goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reproduce, "run_plan", no_training)
     write(tmp_path)
@@ -170,14 +149,12 @@ def test_an_output_that_is_no_folder_is_refused_before_anything_runs(
 
 
 def test_data_that_cannot_be_had_leave_their_column_empty(
-    goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def offline(*arguments: object, **options: object) -> None:
         raise OSError("no network")
 
     monkeypatch.setattr(urllib.request, "urlopen", offline)
-    monkeypatch.setenv("TORCH_GOAT_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("TORCH_GOAT_DATA", raising=False)
     write(tmp_path, TINY.replace('"top2"', '"disease-nc"').replace("epochs = 3", "epochs = 1"))
     ended = goat("reproduce", "tiny.toml", "--jobs", "1", "--device", "cpu")
     assert ended.code == 0, ended.err
@@ -190,7 +167,7 @@ def test_data_that_cannot_be_had_leave_their_column_empty(
 
 
 def test_a_plan_that_another_machine_runs_is_collected(
-    goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(tmp_path)
     asked = ["reproduce", "tiny.toml", "--datasets", "size", "--out", "there/results"]
@@ -206,7 +183,7 @@ def test_a_plan_that_another_machine_runs_is_collected(
     assert [record["runs"] for record in csv.DictReader(ended.out.splitlines())] == ["2", "2", "2"]
 
 
-def test_cells_on_demand_are_run_when_their_row_is_named(goat, tmp_path: Path) -> None:
+def test_cells_on_demand_are_run_when_their_row_is_named(goat: Goat, tmp_path: Path) -> None:
     write(tmp_path, TINY + '\n[on_demand]\nrows = ["gat", "gat-relu"]\ncolumns = ["size"]\n')
 
     def planned(*arguments: str) -> set[tuple[str, str]]:
@@ -222,7 +199,7 @@ def test_cells_on_demand_are_run_when_their_row_is_named(goat, tmp_path: Path) -
     assert "Run when --only names their rows: Effective size: gat, gat-relu." in shown
 
 
-def test_recipes_can_be_printed_copied_and_given_found_settings(goat, tmp_path: Path) -> None:
+def test_recipes_can_be_printed_copied_and_given_found_settings(goat: Goat, tmp_path: Path) -> None:
     assert goat("reproduce", "table1", "--show").out == RECIPES["table1"].read_text(encoding="utf-8")
     found = Experiment("top2", model=ModelOptions(name="gat", hidden_channels=12))
     (tmp_path / "best.toml").write_text(settings.dumps(found))
@@ -244,17 +221,17 @@ def test_recipes_can_be_printed_copied_and_given_found_settings(goat, tmp_path: 
         (["table1", "--collect", "--jobs", "0"], "--jobs", "--collect"),
     ],
 )
-def test_options_that_would_do_nothing_are_refused(goat, arguments: list[str], option: str, beside: str) -> None:
+def test_options_that_would_do_nothing_are_refused(goat: Goat, arguments: list[str], option: str, beside: str) -> None:
     assert goat("reproduce", *arguments) == (2, "", f"goat: {option} cannot be combined with {beside}; leave it out.\n")
     assert list(Path().iterdir()) == []
 
 
-def test_a_recipe_is_shown_with_its_search(goat, tmp_path: Path) -> None:
+def test_a_recipe_is_shown_with_its_search(goat: Goat, tmp_path: Path) -> None:
     shown = goat("reproduce", "table1", "--search", "5", "--show", "--out", "searched").out
     assert read_recipe(write(tmp_path, shown, "mine.toml")).search.trials == 5
 
 
-def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_searched_settings_are_found_run_and_kept(goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def in_this_process(runs, *, on_event, **_: object) -> list[Event]:
         ends = []
         for index, (folder, experiment) in enumerate(runs):
@@ -295,7 +272,7 @@ def test_searched_settings_are_found_run_and_kept(goat, tmp_path: Path, monkeypa
     assert "results/tiny has a search with 3 trials for each cell; choose another --out." in refused.err
 
 
-def test_a_search_does_not_replace_the_recipe_that_it_reads(goat, tmp_path: Path) -> None:
+def test_a_search_does_not_replace_the_recipe_that_it_reads(goat: Goat, tmp_path: Path) -> None:
     path = write(tmp_path)
     before = path.read_text()
     ended = goat("reproduce", "tiny.toml", "--search", "2", "--out", ".")
@@ -304,7 +281,7 @@ def test_a_search_does_not_replace_the_recipe_that_it_reads(goat, tmp_path: Path
     assert path.read_text() == before
 
 
-def test_a_search_is_not_mixed_with_other_settings(goat, tmp_path: Path, done) -> None:
+def test_a_search_is_not_mixed_with_other_settings(goat: Goat, tmp_path: Path, done) -> None:
     assert goat("reproduce", "tiny.toml").code == 0
     ended = goat("reproduce", "tiny.toml", "--search", "2")
     assert ended.code == 2

@@ -12,10 +12,8 @@ from tests.app.cli.conftest import Goat
 from tests.data.tables.files import NODES, write
 from tests.small_runs import small
 from torch_goat import settings
-from torch_goat.app.cli.progress import board
-from torch_goat.app.cli.tune import _Show
 from torch_goat.data.loader import write_graph
-from torch_goat.experiments import Event, Experiment, Result, RunError, TrainingOptions
+from torch_goat.experiments import Experiment, Result, RunError, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.search import Search, paper_grid
 from torch_goat.files import is_locked
@@ -174,24 +172,3 @@ def test_a_search_that_is_killed_goes_on_where_it_was(goat: Goat) -> None:
     for folder in ("cut", "whole"):
         assert goat(*arguments, "--out", folder).code == 0
     assert Path("cut/trials.csv").read_text() == Path("whole/trials.csv").read_text()
-
-
-def test_the_progress_of_a_search_counts_what_a_longer_one_had_done(capsys: pytest.CaptureFixture[str]) -> None:
-    with board(2, "trials") as shown:
-        show = _Show(shown, "mse")
-        show(Event("opened", -1, done=3, best=0.5))
-        show(Event("started", 1))
-        show(Event("finished", 1, value=0.25, done=4, best=0.25))
-    assert capsys.readouterr().err == "4/4 trial 1: mse 0.25, best mse 0.25\n"
-
-
-def test_trials_that_end_at_once_are_counted_once_and_others_too(capsys: pytest.CaptureFixture[str]) -> None:
-    with board(4, "trials") as shown:
-        show = _Show(shown, "mse")
-        for job in (0, 1):
-            show(Event("started", job, job))
-        for job in (0, 1):  # each saw the other's end in the study, and the second one of another machine
-            show(Event("finished", job, job, value=0.25, done=2 + job, best=0.25))
-        show(Event("started", 3))
-        show(Event("finished", 3, value=0.5, done=4, best=0.25))
-    assert [line.split()[0] for line in capsys.readouterr().err.splitlines()] == ["1/4", "2/4", "4/4"]
