@@ -79,17 +79,14 @@ class RunGroup(Generic[R]):
 
     @property
     def mean(self) -> float:
-        """Mean of the metric."""
         return summarize(self.scores).mean
 
     @property
     def std(self) -> float | None:
-        """Sample standard deviation of the metric; ``None`` for a single run."""
         return summarize(self.scores).std
 
     @property
     def rank_mean(self) -> float:
-        """Mean of what decides the ranking."""
         return summarize(self.rank_scores).mean
 
     @property
@@ -111,9 +108,6 @@ class Ranking(Generic[R]):
 
     def __getitem__(self, label: str) -> RunGroup[R]:
         return next(group for group in self.groups if group.label == label)
-
-    def __contains__(self, label: str) -> bool:
-        return any(group.label == label for group in self.groups)
 
 
 def compare_runs(

@@ -69,7 +69,7 @@ def finals(recipe: Recipe, tried: Iterable[Trial], results: Mapping[PurePosixPat
     """The further repetitions of the best trials of every cell whose trials all have a result, by folder."""
     found = []
     for (_, column), by_number in _by_cell(tried).items():
-        if _finished(by_number, results):
+        if all(trial.folder in results for runs in by_number.values() for trial in runs):
             best = _best_first(by_number, results)[: recipe.finalists(column)]
             for repetition in range(recipe.search.repetitions, recipe.columns[column].finals):
                 for first in (by_number[number][0] for number in best):
@@ -92,7 +92,8 @@ def settle(recipe: Recipe, tried: Iterable[Trial], results: Mapping[PurePosixPat
         for column in recipe.columns:
             cell = row.cells.get(column, TableCell())
             by_number, last = by_cell.get((name, column), {}), repeated.get((name, column), {})
-            if by_number and _finished(by_number, results) and _finished(last, results):
+            both = [*by_number.values(), *last.values()]
+            if both and all(trial.folder in results for runs in both for trial in runs):
                 candidates = {number: by_number[number] + runs for number, runs in last.items()} or by_number
                 found = candidates[_best_first(candidates, results)[0]][0].experiment
                 cells[column] = _cell(found, merged, cell.paper, recipe.search.trials)
@@ -164,10 +165,6 @@ def _by_cell(tried: Iterable[Trial]) -> dict[CellName, dict[int, list[Trial]]]:
     for trial in tried:
         found.setdefault((trial.row, trial.column), {}).setdefault(trial.number, []).append(trial)
     return found
-
-
-def _finished(by_number: Mapping[int, list[Trial]], results: Mapping[PurePosixPath, Result]) -> bool:
-    return all(trial.folder in results for runs in by_number.values() for trial in runs)
 
 
 def _best_first(by_number: Mapping[int, list[Trial]], results: Mapping[PurePosixPath, Result]) -> list[int]:

@@ -2,11 +2,11 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from torch_goat import settings
 from torch_goat.experiments import Experiment, Result, RunError, finished
-from torch_goat.experiments.recipes import CellName, CellRun
+from torch_goat.experiments.recipes import CellName, CellRun, Trial
 from torch_goat.experiments.run import RESULT
 from torch_goat.experiments.training.options import difference
 from torch_goat.files import write_atomic
@@ -15,16 +15,7 @@ from torch_goat.settings import SettingsError
 _INVALID = (ValueError, KeyError, TypeError, AttributeError)
 _METRICS = ("result", "metrics")  # differ in every line, and the order of their keys matters: the first one decides
 _Tables = dict[str, dict[str, Any]]  # those of the experiment and of the result
-
-
-class TableRun(Protocol):
-    """A run of a table: a repetition of a cell, or a trial of its search."""
-
-    @property
-    def experiment(self) -> Experiment: ...
-
-    @property
-    def folder(self) -> PurePosixPath: ...
+TableRun = CellRun | Trial
 
 
 class RecordedRun(NamedTuple):
@@ -35,7 +26,6 @@ class RecordedRun(NamedTuple):
 
     @property
     def experiment(self) -> Experiment:
-        """Its experiment."""
         return self.run.experiment
 
 
