@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes import RECIPES, Published, read_recipe
 from torch_goat.settings import SettingsError
+
+PAGE = (Path(__file__).parents[3] / "docs/experiments.md").read_text(encoding="utf-8")
 
 
 def test_settings_come_together_from_recipe_row_and_cell(tmp_path: Path) -> None:
@@ -88,3 +91,19 @@ def test_the_odd_last_width_of_one_direction_is_allowed(tmp_path: Path) -> None:
     model = '{ name = "goat", last = "goat", last_channels = 5, bidirectional = false }'
     recipe = read_recipe(write(tmp_path, f'{TINY}\n[rows.goat]\nlabel = "GOAT"\nmodel = {model}\n'))
     assert recipe.options("goat", "size")[0].last_channels == 5
+
+
+def test_the_page_lists_every_recipe_with_its_size() -> None:
+    listed = re.findall(r"^\| `(.+?)` \|.*\| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
+    recipes = {name: read_recipe(name) for name in RECIPES}
+    sizes = [(name, str(len(recipe.rows)), str(len(recipe.columns))) for name, recipe in recipes.items()]
+    assert sorted(listed) == sorted(sizes)
+
+
+def test_the_row_of_the_page_can_be_added_to_a_recipe(tmp_path: Path) -> None:
+    (row,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    recipe = read_recipe(write(tmp_path, f"{RECIPES['heterophilous'].read_text(encoding='utf-8')}\n{row}"))
+    model, training = recipe.options("two-goat-layers", "texas")
+    assert (model.kinds, model.hidden_channels, model.heads) == (("goat", "goat"), 32, 4)
+    assert training.learning_rate == 0.01
+    assert recipe.options("two-goat-layers", "cornell")[0].heads == 1

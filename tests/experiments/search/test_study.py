@@ -1,14 +1,18 @@
+import itertools
 import os
 import threading
 from pathlib import Path
 
+import optuna
 import pytest
+from optuna.trial import FrozenTrial, TrialState
 
 from tests.experiments.search.cases import small_search
 from torch_goat.experiments import RunError
-from torch_goat.experiments.search import Search
-from torch_goat.experiments.search.storage import open_storage
-from torch_goat.experiments.search.study import Study
+from torch_goat.experiments.search import Search, Space
+from torch_goat.experiments.search.space import Point
+from torch_goat.experiments.search.storage import masked, one_line, open_storage
+from torch_goat.experiments.search.study import Study, distributions, next_point
 from torch_goat.files import locked
 from torch_goat.settings import SettingsError
 
@@ -241,3 +245,78 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Pat
         RunError, match=f"the run folder {place}/study cannot be used: (permission|operation|read-only)"
     ):
         study(place / "study")
+
+
+@pytest.mark.parametrize(
+    ("address", "shown"),
+    [
+        ("postgresql://host/name", "postgresql://host/name"),
+        ("postgresql://me@host:5432/name", "postgresql://me@host:5432/name"),
+        ("postgresql://me:secret@host:5432/name", "postgresql://me:***@host:5432/name"),
+        ("postgresql+psycopg://me:se:cret@host/name", "postgresql+psycopg://me:***@host/name"),
+        ("postgresql://me:se@cr/et@host/name", "postgresql://me:***@host/name"),
+        ("postgresql://host/name?user=me&password=secret&x=1", "postgresql://host/name?user=me&password=***&x=1"),
+        ("postgresql://:secret@host", "postgresql://:***@host"),
+        ("sqlite:///trials.db", "sqlite:///trials.db"),
+    ],
+)
+def test_an_address_is_shown_without_its_password(address: str, shown: str) -> None:
+    assert masked(address) == shown
+
+
+def test_an_error_is_shown_in_a_line_and_without_the_password() -> None:
+    error = ValueError("cannot read 'a%20b' or 'a b' of u:a%20b@h.\nDETAIL: more of a b")
+    assert one_line(error, "postgresql://u:a%20b@h") == "cannot read '***' or '***' of u:***@h"
+    assert one_line(ValueError(), "postgresql://h") == "ValueError"
+
+
+def told(search: Search, point: Point, value: float | None) -> FrozenTrial:
+    state = TrialState.FAIL if value is None else TrialState.COMPLETE
+    return optuna.trial.create_trial(state=state, value=value, params=point, distributions=distributions(search))
+
+
+def drawn(search: Search, count: int) -> list[Point]:
+    """Points of trials that come to the sum of their parameters; the fourth one fails."""
+    trials: list[FrozenTrial] = []
+    for number in range(count):
+        point = next_point(search, trials)
+        trials.append(told(search, point, None if number == 3 else sum(point.values())))
+    return [one.params for one in trials]
+
+
+def test_a_point_depends_on_the_seed_and_the_trials_alone() -> None:
+    whole = drawn(small_search(), 16)
+    assert drawn(small_search(), 16) == whole
+    assert drawn(small_search(seed=1), 16) != whole
+    assert drawn(small_search(), 12) == whole[:12]
+
+
+@pytest.mark.parametrize("method", ["tpe", "grid"])
+def test_no_point_comes_twice_and_all_come(method: str) -> None:
+    space: Space = {"heads": (1, 2, 3), "num_layers": (1, 2), "patience": (5, 6, 7)}
+    found = drawn(small_search(space, method=method), 18)
+    combinations = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
+    assert sorted(found, key=str) == sorted(combinations, key=str)
+    assert (found == combinations) is (method == "grid")
+
+
+def test_draws_learn_from_the_values() -> None:
+    """After the random start, points are nearer to the best place than random ones."""
+    space: Space = {f"{key}": tuple(range(8)) for key in ("hidden_channels", "epochs", "patience")}
+
+    def distance(points: list[Point]) -> float:
+        return sum(value**2 for point in points for value in point.values()) / len(points)
+
+    found, search = [], small_search(space)
+    trials: list[FrozenTrial] = []
+    for _ in range(40):
+        found.append(next_point(search, trials))
+        trials.append(told(search, found[-1], distance(found[-1:])))
+    assert distance(found[20:]) < distance(found[:10])
+
+
+def test_values_that_are_lists_are_drawn_as_texts() -> None:
+    search = small_search({"scalers": (("identity",), ("identity", "linear")), "dropout": (0.0,)}, method="grid")
+    assert next_point(search, []) == {"scalers": '["identity"]', "dropout": 0.0}
+    done = told(search, next_point(search, []), 1.0)
+    assert next_point(search, [done]) == {"scalers": '["identity", "linear"]', "dropout": 0.0}

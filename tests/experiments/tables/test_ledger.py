@@ -45,15 +45,6 @@ def test_a_line_of_other_settings_is_told_and_left_alone(tmp_path: Path, runs: l
     assert (tmp_path / "table.jsonl").read_text() == before
 
 
-def test_lines_of_other_runs_stay(tmp_path: Path, runs: list[CellRun]) -> None:
-    Ledger(tmp_path / "table").write(runs)
-    before = (tmp_path / "table.jsonl").read_text()
-    (tmp_path / "table").rename(tmp_path / "elsewhere")
-    Ledger(tmp_path / "table").write([])
-    assert (tmp_path / "table.jsonl").read_text() == before
-    assert json.loads(before)["folder"] == "size/gcn/0"
-
-
 def test_a_line_from_before_an_option_came_stays_as_it_is(tmp_path: Path, runs: list[CellRun]) -> None:
     Ledger(tmp_path / "table").write(runs)
     entry = json.loads((tmp_path / "table.jsonl").read_text())
