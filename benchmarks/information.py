@@ -125,7 +125,7 @@ def measured(one: PlannedRun, result: Result) -> tuple[float, float]:
 
 
 def available(dataset: str) -> float:
-    """What the neighbours tell of the label, in bits: all of it, since it is a function of theirs."""
+    """The information of the neighbours about the label, in bits: its entropy, since they determine it."""
     chance: dict[int, float] = {}
     for outcome in NEIGHBORHOOD_TASKS[dataset].outcomes():
         chance[outcome.label] = chance.get(outcome.label, 0.0) + outcome.probability
@@ -133,7 +133,7 @@ def available(dataset: str) -> float:
 
 
 def collected(runs: Path, points: dict[str, Experiment], datasets: list[str]) -> dict[str, Any]:
-    """All that was measured, with what it takes to measure it again."""
+    """All results, with the settings and the environment of the runs."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     versions, device, commits = {}, "", set()
     for (dataset, model, seed), one in trainings(runs, points, datasets).items():
@@ -218,7 +218,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def without_synergy(dataset: str) -> tuple[float, float]:
-    """Accuracy and captured bits of who knows all of a neighbourhood's rule but the parity, and guesses that."""
+    """Accuracy and captured bits of a model that reads every copy and guesses every parity."""
     task = NEIGHBORHOOD_TASKS[dataset]
     assert isinstance(task, NeighborhoodDial)
     wrong = task.synergy / 2
@@ -227,7 +227,7 @@ def without_synergy(dataset: str) -> tuple[float, float]:
 
 
 def draw(results: dict[str, Any], path: Path, marks: dict[str, dict[float, str]], xlabel: str, source: str) -> None:
-    """Accuracy and captured bits against ``marks`` (title -> position -> dataset), with two lines to compare with."""
+    """Draws accuracy and captured bits against ``marks`` (title -> position -> dataset), with two reference lines."""
     panels = []
     for number, (key, scale) in enumerate((("accuracy", 100.0), ("bits", 1.0))):
         for places in marks.values():
@@ -264,7 +264,7 @@ def _line(results: dict[str, Any], model: str, key: str, scale: float, places: d
 
 
 def present(out: Path, images: Path) -> None:
-    """The table and the figures of the results that are written down; the figures say of which."""
+    """Writes the table and the figures of the recorded results; figures contain the digest of these."""
     text = (out / "information.json").read_text()
     results, source = json.loads(text), f"SHA-256 of information.json: {hashlib.sha256(text.encode()).hexdigest()}"
     write_atomic(out / "information.md", markdown(results))
@@ -278,11 +278,11 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("build/information"), help="where the runs are kept")
     parser.add_argument("--out", type=Path, default=Path("results/information"), help="where results are written")
     parser.add_argument("--images", type=Path, default=Path("docs/images"), help="where figures are written")
-    parser.add_argument("--datasets", default=",".join(DATASETS), help="by comma; all of them unless told")
+    parser.add_argument("--datasets", default=",".join(DATASETS), help="comma-separated; default: all")
     parser.add_argument("--epochs", type=int, default=EPOCHS, help="of every run; other --epochs need other --runs")
     parser.add_argument("--collect", action="store_true", help="run nothing, write the results of what is there")
     parser.add_argument("--draw", action="store_true", help="run nothing, draw the results that are in --out")
-    parser.add_argument("--jobs", type=int, default=0, help="runs at a time; one per core unless told")
+    parser.add_argument("--jobs", type=int, default=0, help="parallel runs; default: one per core")
     arguments = parser.parse_args()
     if arguments.draw:
         present(arguments.out, arguments.images)

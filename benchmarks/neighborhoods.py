@@ -1,4 +1,4 @@
-"""How much of what neighbours tell about the label is synergistic, on the paper's tasks and graphs.
+"""How much of the information of neighbours about the label is synergistic, on the paper's tasks and graphs.
 
     python benchmarks/neighborhoods.py --data-dir DATA
     python benchmarks/neighborhoods.py --draw
@@ -29,7 +29,7 @@ from torch_goat.experiments.information.labelled_graph import LabelledGraph
 from torch_goat.files import write_atomic
 
 DATASETS = {"top2": "max", "betweenness-100": "mean", "cora-content": "mean", "citeseer": "mean", "computers": "mean"}
-"""The datasets, and what of a group is taken."""
+"""The datasets, and how the features of a group are pooled."""
 
 
 def row(dataset: str, groups: str, pool: str, data_dir: Path | None) -> dict[str, Any]:
@@ -44,7 +44,8 @@ def row(dataset: str, groups: str, pool: str, data_dir: Path | None) -> dict[str
 
 
 def markdown(results: dict[str, Any]) -> str:
-    lines = ["# What neighbourhoods tell", "", f"`{results['command']}`, {results['date']}, {results['hardware']}.", ""]
+    lines = ["# Information of neighbourhoods", ""]
+    lines += [f"`{results['command']}`, {results['date']}, {results['hardware']}.", ""]
     lines += ["Bits, with the 95 % interval of the synergy and its p-value under shuffled labels.", ""]
     head = [
         "dataset",
@@ -69,7 +70,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def present(out: Path, images: Path) -> None:
-    """The table and the figure of the results that are written down; the figure says of which."""
+    """Writes the table and the figure of the recorded results; the figure contains the digest of these."""
     text = (out / "neighborhoods.json").read_text()
     results, source = json.loads(text), f"SHA-256 of neighborhoods.json: {hashlib.sha256(text.encode()).hexdigest()}"
     write_atomic(out / "neighborhoods.md", markdown(results))
@@ -106,8 +107,8 @@ def main() -> None:
     parser.add_argument("--images", type=Path, default=Path("docs/images"), help="where the figure is written")
     parser.add_argument("--draw", action="store_true", help="estimate nothing, draw the results that are in --out")
     parser.add_argument("--data-dir", type=Path, help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
-    parser.add_argument("--groups", default="features,random,order", help="by comma, of features, random, order")
-    parser.add_argument("--datasets", default=",".join(DATASETS), help="by comma")
+    parser.add_argument("--groups", default="features,random,order", help="comma-separated: features, random, order")
+    parser.add_argument("--datasets", default=",".join(DATASETS), help="comma-separated")
     arguments = parser.parse_args()
     if arguments.draw:
         present(arguments.out, arguments.images)

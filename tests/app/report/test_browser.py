@@ -1,4 +1,4 @@
-"""The page in headless Chromium, as a reader has it: opened from the file system, searched, switched, by keyboard."""
+"""The report in headless Chromium, opened from the file system."""
 
 import json
 import shutil
@@ -35,7 +35,7 @@ def browser() -> Iterator[Any]:
 
 
 def hub_and_names(self: Run, data_dir: object = None) -> NamedGraph:
-    """Node 0 has 3,000 neighbours without any of their own; names and classes are hostile."""
+    """Node 0 has 3,000 more neighbours; names and classes are hostile."""
     data = small("top2", index=self.experiment.index)
     more = torch.arange(60, 3060)
     data.edge_index = torch.cat([data.edge_index, torch.stack([more, torch.full_like(more, HUB)])], dim=1)
@@ -49,7 +49,7 @@ def hub_and_names(self: Run, data_dir: object = None) -> NamedGraph:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with a plain page, one of hostile names with a hub, and one without an order."""
+    """A plain page, one with hostile names and a hub, and one without an order."""
     folder = tmp_path_factory.mktemp("pages")
     with small_graphs():
         run(folder / "runs/goat-0", "deep", record_orderings=(0, 3))
@@ -65,7 +65,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture
 def open_page(browser: Any, pages: Path) -> Iterator[Any]:
-    """Opens a page; at the end there must have been no error, no dialog and nothing loaded but the page."""
+    """Opens pages; fails if there was an error, a dialog or a request for anything but the page."""
     troubles: list[str] = []
     contexts = []
 
@@ -89,7 +89,7 @@ def open_page(browser: Any, pages: Path) -> Iterator[Any]:
 
 
 def neighbors(page: Any) -> list[str]:
-    """The names in the viewer's table, in order."""
+    """The names in the table of the viewer, in order."""
     names = page.locator("#neighbors tbody tr td:nth-child(2)").all_inner_texts()
     return [name.removesuffix(" (the node itself)") for name in names]
 

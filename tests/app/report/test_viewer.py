@@ -15,7 +15,7 @@ from torch_goat.nn import GOATConv, Ordering
 
 
 class Unpacked:
-    """What the page's script reads, read with NumPy."""
+    """The data of the viewer, decoded with NumPy."""
 
     def __init__(self, packed: dict) -> None:
         self.about = packed
@@ -95,7 +95,7 @@ def test_without_goat_layers_neighbors_are_listed() -> None:
     assert read.about["heads"] == []
 
 
-def test_strange_names_come_back() -> None:
+def test_unusual_names_are_preserved() -> None:
     named, out, ordering = case()
     strange = named._replace(ids=tuple(f"</script><b>{node}\u2028\ud800" for node in named.ids))
     packed = viewer.viewer_data(strange, out, [ordering], {})
@@ -103,7 +103,7 @@ def test_strange_names_come_back() -> None:
     assert Unpacked(packed).text("names")[3] == "</script><b>3\u2028?"
 
 
-def test_what_is_too_much_is_left_out_but_not_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_limit_only_nodes_with_contributions_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     named, out, ordering = case()
     whole = viewer.viewer_data(named, out, [ordering], {})
     limit = int(0.7 * len(whole["packed"]))
@@ -115,7 +115,7 @@ def test_what_is_too_much_is_left_out_but_not_what_was_asked_for(monkeypatch: py
     assert (read.arrays["order0.count"] > 0).sum() == some["included"]
     for node in (17, 319):
         assert read.order(0, 1, node)[0] == ordering.neighbors(node, 1).tolist()
-    monkeypatch.setattr(viewer, "LIMIT", 1)  # which the names of the nodes alone are beyond
+    monkeypatch.setattr(viewer, "LIMIT", 1)  # less than the names of the nodes alone
     least = viewer.viewer_data(named, out, [ordering], {17: [], 319: []})
     assert least["included"] == 2
     assert Unpacked(least).order(0, 1, 17)[0] == ordering.neighbors(17, 1).tolist()

@@ -15,10 +15,7 @@ def test_quantiles_are_of_equal_size_and_in_order() -> None:
 def test_equal_values_share_a_bin() -> None:
     assert quantile_bins([0, 0, 0, 0, 0, 0, 1, 2], 2).tolist() == [0, 0, 0, 0, 0, 0, 1, 1]
     assert quantile_bins([0, 0, 0, 0, 0, 0, 1, 2, 3, 4], 4).tolist() == [0, 0, 0, 0, 0, 0, 1, 2, 2, 2]
-
-
-def test_few_values_are_a_bin_each() -> None:
-    assert quantile_bins([0, 0, 0, 0, 0, 0, 1, 2], 4).tolist() == [0, 0, 0, 0, 0, 0, 1, 2]
+    assert quantile_bins([0, 0, 0, 0, 0, 0, 1, 2], 4).tolist() == [0, 0, 0, 0, 0, 0, 1, 2]  # a bin for each
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -31,7 +28,7 @@ def test_clusters_are_found(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("far", [0.0, 2000.0, 1e6])
-def test_clusters_do_not_depend_on_where_zero_is(far: float) -> None:
+def test_clusters_do_not_depend_on_the_origin(far: float) -> None:
     years = np.repeat([0.0, 1.0, 2.0], 50)
     found = cluster(np.stack([far + years, np.zeros(150)], axis=1), 3)
     assert adjusted_rand_score(years, found) == 1
@@ -42,7 +39,7 @@ def test_clusters_close_to_each_other_and_far_from_a_third() -> None:
     assert adjusted_rand_score(truth, cluster(np.stack([truth, truth], axis=1), 3)) == 1
 
 
-def test_no_more_clusters_than_different_rows() -> None:
+def test_no_more_clusters_than_distinct_rows() -> None:
     assert set(cluster(np.array([[0.0, 1], [2, 3]] * 5), 4).tolist()) == {0, 1}
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.nn import GCNConv
+from torch_geometric.utils import k_hop_subgraph
 
 from torch_goat.experiments.models import JanossyConv, Network
 from torch_goat.nn import GOATConv, Ordering
@@ -42,11 +43,11 @@ def outputs_without(network: Network, data: Data, removals: Sequence[Removal]) -
     """The network's output at the node of every removal ``[R, C]``, exactly as if the edges were absent in all layers.
 
     A removal deletes all edges from the given neighbours to the node, but not the reverse edges. All removals share a
-    few forward passes on a graph with a copy of the node for every removal, which has the remaining edges and which no
-    other node reads. In networks of more than two layers the output also depends on nodes that read the node itself,
-    so these are copied too; as are its neighbours if the first layer is a GCN layer, which divides by the degrees of
-    both ends. Networks that sample neighbours or orders at random run once per removal, because copies would be
-    sampled differently.
+    few forward passes on the surrounding subgraph with a copy of the node for every removal, which has the remaining
+    edges and which no other node reads. In networks of more than two layers the output also depends on nodes that read
+    the node itself, so these are copied too; as are its neighbours if the first layer is a GCN layer, which divides by
+    the degrees of both ends. Networks that sample neighbours or orders at random run once per removal, because copies
+    would be sampled differently.
 
     Args:
         network: The network, in evaluation mode.
@@ -57,6 +58,7 @@ def outputs_without(network: Network, data: Data, removals: Sequence[Removal]) -
         return data.x.new_zeros(0, network.out_channels)
     if _samples(network):
         return torch.cat([_single_output(network, data, removal) for removal in removals])
+    data, removals = _subgraph(network, data, removals)
     outputs: list[Tensor] = []
     batch: list[_Copies] = []
     size = 0
@@ -97,6 +99,19 @@ def _single_output(network: Network, data: Data, removal: Removal) -> Tensor:
     features = None if data.get("edge_attr") is None else data.edge_attr[kept]
     without = Data(x=data.x, edge_index=data.edge_index[:, kept], edge_attr=features)
     return forward(network, without)[0][removal.node].view(1, -1)
+
+
+def _subgraph(network: Network, data: Data, removals: Sequence[Removal]) -> tuple[Data, list[Removal]]:
+    """The part of the graph that the outputs depend on, and the removals with its node indices."""
+    nodes = torch.tensor(sorted({removal.node for removal in removals}), device=data.x.device)
+    hops = len(network.layers) + any(isinstance(layer, GCNConv) for layer in network.layers)  # degrees of sources
+    kept, edge_index, _, mask = k_hop_subgraph(
+        nodes, hops, data.edge_index, relabel_nodes=True, num_nodes=data.x.size(0)
+    )
+    features = None if data.get("edge_attr") is None else data.edge_attr[mask]
+    index = {node: place for place, node in enumerate(kept.tolist())}
+    renamed = [Removal(index[one.node], tuple(index.get(source, -1) for source in one.sources)) for one in removals]
+    return Data(x=data.x[kept], edge_index=edge_index, edge_attr=features), renamed
 
 
 def _affected(network: Network, data: Data, node: int) -> tuple[Tensor, Tensor]:
