@@ -45,7 +45,7 @@ def test_every_package_has_a_docstring_of_one_sentence() -> None:
         docstring = ast.get_docstring(ast.parse(file.read_text())) or ""
         sentence = docstring.split("\n\n")[0]
         assert sentence.endswith("."), f"{file} needs a docstring"
-        assert ". " not in sentence, f"the docstring of {file} has more than one sentence"
+        assert ". " not in sentence.replace("Eq. ", ""), f"the docstring of {file} has more than one sentence"
 
 
 def test_import_stays_light() -> None:
@@ -65,10 +65,10 @@ def test_names_that_are_imported_late_are_listed(name: str) -> None:
     assert all(hasattr(module, exported) for exported in module.__all__)
 
 
-@pytest.mark.parametrize("package", ["training", "tables"])
-def test_the_workers_have_their_old_addresses(package: str) -> None:
+@pytest.mark.parametrize(("package", "home"), [("training", "plan"), ("tables", "tables.run_table")])
+def test_the_workers_have_their_old_addresses(package: str, home: str) -> None:
     worker = import_module(f"torch_goat.{package}.worker")
-    assert worker.main is import_module(f"torch_goat.experiments.{package}.worker").main
+    assert worker.main is import_module(f"torch_goat.experiments.{home}").main
 
 
 def test_the_stores_name_their_new_place() -> None:
