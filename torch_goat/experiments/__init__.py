@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from torch_goat.experiments.comparison import compare_runs
     from torch_goat.experiments.models import ModelOptions
+    from torch_goat.experiments.own_graph import ModelComparison, compare_models
     from torch_goat.experiments.plan import PlannedRun, read_plan, run_plan, write_plan
     from torch_goat.experiments.pool import Event
     from torch_goat.experiments.predictions import Predictions, predict
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "comparison": ("compare_runs",),
     "models": ("ModelOptions",),
+    "own_graph": ("ModelComparison", "compare_models"),
     "plan": ("PlannedRun", "read_plan", "run_plan", "write_plan"),
     "pool": ("Event",),
     "predictions": ("Predictions", "predict"),
@@ -39,6 +41,7 @@ __all__ = [
     "Event",
     "Experiment",
     "Interrupted",
+    "ModelComparison",
     "ModelOptions",
     "NamedGraph",
     "Observer",
@@ -49,6 +52,7 @@ __all__ = [
     "RunError",
     "TensorBoard",
     "TrainingOptions",
+    "compare_models",
     "compare_runs",
     "find_runs",
     "finished",
