@@ -31,11 +31,8 @@ def test_what_is_kept_comes_back_equal(sparse: bool) -> None:
 
 
 def test_features_that_are_mostly_zero_take_little_space(cache: Path) -> None:
-    x = torch.zeros(1000, 1000)
-    x[3, 4] = 2.5
-    cached("some", "key", lambda: {"x": x, "y": torch.zeros(1000)})
-    assert (cache / "some/key.safetensors").stat().st_size < 10_000
-    assert torch.equal(cached("some", "key", never)["x"], x)
+    cached("some", "key", lambda: {"x": torch.eye(1000), "y": torch.zeros(1000)})
+    assert (cache / "some/key.safetensors").stat().st_size < 40_000
 
 
 def test_a_damaged_file_is_made_anew(cache: Path) -> None:

@@ -82,24 +82,6 @@ def test_row_sums() -> None:
     assert set(load("computers").x.unique().tolist()) == {0, 1}
 
 
-def test_the_study_has_the_first_of_ten_draws() -> None:
-    assert DATASETS["cora"].splits == {"public": 1, "tuned": 1, "per-class": 10}
-    study, first, second = (
-        load("cora", split="tuned"),
-        *(load("cora", split="per-class", index=index) for index in (0, 1)),
-    )
-    for mask in ("train_mask", "val_mask", "test_mask"):
-        assert study[mask].equal(first[mask])
-        assert not study[mask].equal(second[mask])
-
-
-def test_the_files_of_fixed_splits(folder: Path) -> None:
-    arrays = np.load(folder / "splits_60_20_20/amazon-photo_split.npz")
-    data = load("photo", split="tuned")
-    for key, part in (("train", "train"), ("valid", "val"), ("test", "test")):
-        assert data[f"{part}_mask"].nonzero().view(-1).tolist() == sorted(arrays[key].tolist())
-
-
 def test_what_is_known_of_graphs_whose_features_are_not_there(folder: Path) -> None:
     arrays = np.load(folder / "ogbn_arxiv/arxiv_graph.npz")
     arxiv = DATASETS["ogbn-arxiv"]

@@ -5,6 +5,7 @@ import torch
 
 from torch_goat.data.datasets import DATASETS, DataError, betweenness, disease_sim, effective_size, load, top2
 from torch_goat.data.datasets.dataset import Generated, Real
+from torch_goat.data.datasets.splits import per_class
 from torch_goat.settings import SettingsError
 
 # Nodes, edges as the data's authors count them, columns of edge_index, features and classes, as PyG and the authors
@@ -38,6 +39,12 @@ def test_the_registry_has_the_published_counts(name: str) -> None:
     sizes = {split: protocol.sizes for split, protocol in one.protocols.items()}
     counts = (one.nodes, one.edges, one.edge_columns or one.edges, one.features, one.classes)
     assert (*counts, sizes) == PUBLISHED[name]
+
+
+@pytest.mark.parametrize("name", ["cora", "citeseer"])
+def test_the_split_of_the_study_is_the_first_of_ten(name: str) -> None:
+    tuned, ten = (DATASETS[name].protocols[split] for split in ("tuned", "per-class"))
+    assert (tuned.draw, tuned.count, ten.draw, ten.count) == (per_class, 1, per_class, 10)
 
 
 @pytest.mark.parametrize("name", DATASETS)
