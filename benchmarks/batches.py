@@ -21,7 +21,7 @@ from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
 
 from torch_goat.data.loader import neighbor_loader, open_graph
-from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.models.layers import Sampled
 
 WARM = 20  # steps before any is counted
@@ -49,7 +49,7 @@ class Trainer:
     def __init__(self, options: ModelOptions, sizes: Sizes, device: torch.device) -> None:
         torch.manual_seed(0)
         self.device = device
-        self.network = build(options, sizes.num_features, sizes.classes).to(device)
+        self.network = Network(options, sizes.num_features, sizes.classes).to(device)
         self.optimizer = torch.optim.Adam(self.network.parameters(), lr=0.005)
 
     def step(self, batch: Data) -> Tensor:

@@ -23,7 +23,7 @@ from torch_geometric.data import Data
 from tqdm import tqdm
 
 from torch_goat.experiments import TrainingOptions
-from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.loop import Loop
 from torch_goat.experiments.training.task import Task
@@ -54,7 +54,7 @@ def graph(name: str, data: str | None) -> tuple[str, Data]:
 def bare(options: ModelOptions, data: Data, device: torch.device, evaluate: bool) -> Callable[[], object]:
     """A step of a loop as one would write it, and the forward pass of an evaluation if wanted."""
     torch.manual_seed(0)
-    model = build(options, data.num_features, CLASSES).to(device)
+    model = Network(options, data.num_features, CLASSES).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.005, weight_decay=5e-4)
     x, edge_index, y = data.x.to(device), data.edge_index.to(device), data.y.to(device)
     nodes = data.train_mask.nonzero().view(-1).to(device)
@@ -76,7 +76,7 @@ def ours(options: ModelOptions, data: Data, device: torch.device) -> Callable[[]
     """An epoch of the training loop."""
     torch.manual_seed(0)
     fabric = make_fabric(device.type, "32-true")
-    model = build(options, data.num_features, CLASSES)
+    model = Network(options, data.num_features, CLASSES)
     loop = Loop(model, Task(data, fabric.device), TrainingOptions(epochs=10**9, patience=0), fabric, record=True)
     epochs: Iterator[object] = iter(loop)
     return lambda: next(epochs)

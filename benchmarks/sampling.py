@@ -35,7 +35,7 @@ from torch_geometric.sampler import NodeSamplerInput
 
 from torch_goat.data.loader import CSC, NeighborSampler, neighbor_loader
 from torch_goat.experiments import TrainingOptions
-from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.models.layers import Sampled
 from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.loop import Loop
@@ -140,7 +140,7 @@ def measure_steps(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 def _steps(data: Data, arguments: argparse.Namespace) -> dict[str, float]:
     loader = neighbor_loader(Data(x=data.x, edge_index=data.edge_index), FANOUT)
     torch.manual_seed(0)
-    network = build(MODEL, data.num_features, CLASSES)
+    network = Network(MODEL, data.num_features, CLASSES)
     optimizer = torch.optim.Adam(network.parameters(), fused=True)
     degree = torch.bincount(data.edge_index[1], minlength=data.num_nodes) + 1
 
@@ -188,7 +188,7 @@ def member(arguments: argparse.Namespace) -> None:
     _, data = graph(arguments.graphs, arguments.data)
     fabric = make_fabric("cpu", "32-true")
     torch.manual_seed(0)
-    network = build(MODEL, data.num_features, CLASSES)
+    network = Network(MODEL, data.num_features, CLASSES)
     size = arguments.batch_size * fabric.world_size
     options = TrainingOptions(batch_size=size, fanout=FANOUT, patience=0)
     loop = Loop(network, Task(data, fabric.device), options, fabric)

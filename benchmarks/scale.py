@@ -28,7 +28,7 @@ from layer import WIDTH, environment, step
 from measure import megabytes, milliseconds
 
 import torch_goat
-from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.nn import GOATConv
 
 HEADS = 8
@@ -98,7 +98,7 @@ def _training_step(options: ModelOptions, graph: Graph, device: torch.device) ->
     y = torch.randint(CLASSES, (graph.num_nodes,), device=device)
     nodes = torch.randperm(graph.num_nodes, device=device)[: int(TRAIN_SHARE * graph.num_nodes)]
     edge_index = graph.edge_index.to(device)
-    network = build(options, graph.num_features, CLASSES).to(device)
+    network = Network(options, graph.num_features, CLASSES).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.005, weight_decay=5e-4)
 
     def train() -> None:

@@ -62,7 +62,7 @@ def test_what_is_written_is_what_is_read(settings: Outer) -> None:
         ('name = "a"\n[model]\nheads = true', "run.toml: model.heads must be a whole number, got True."),
         ('name = "a"\n[model]\nheads = 2.0', "run.toml: model.heads must be a whole number, got 2.0."),
         ('name = "a"\nfast = 1', "run.toml: fast must be true or false, got 1."),
-        ('name = "a"\n[model]\nkind = "lsmt"', "run.toml: model.kind = 'lsmt' is impossible; did you mean 'lstm'?"),
+        ('name = "a"\n[model]\nkind = "lsmt"', "run.toml: model.kind = 'lsmt' is unknown; did you mean 'lstm'?"),
         ('name = "a"\n[model]\nheads = 0', "run.toml: [model] heads must be at least 1, got 0."),
         ('name = "a"\nmodel = 3', "run.toml: model must be a table of settings, got 3."),
         ('name = "a"\n[model]\nrates = ["x"]', "run.toml: model.rates must be a number, got 'x'."),

@@ -1,4 +1,4 @@
-"""Files that are whole or absent, and folders that one process at a time may write to."""
+"""Atomic files, and locks on folders."""
 
 import os
 import tempfile
@@ -9,18 +9,18 @@ from typing import IO, Any
 
 try:
     import fcntl
-except ImportError:  # Windows has no flock; there, two processes on one folder are not told apart
+except ImportError:  # Windows has no flock: there, folders are not locked
     fcntl = None  # type: ignore[assignment]
 
 
 class Busy(RuntimeError):
-    """Another process holds the folder."""
+    """Another process has locked the folder."""
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:
-    """Writes a file that readers see whole or not at all, also if the process is killed meanwhile.
+    """Writes a file atomically: readers see all of it or nothing, even if the process is killed.
 
-    A link stays one: what it leads to is written. A device or a pipe, which cannot be replaced, is written to.
+    A symbolic link is followed. A device or a pipe, which cannot be replaced, is written to directly.
     """
     if isinstance(content, str):
         content = content.encode()
@@ -32,7 +32,7 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     except OSError as error:
-        error.filename = str(path)  # which the user knows
+        error.filename = str(path)  # instead of the temporary file
         raise
     try:
         with os.fdopen(handle, "wb") as file:
@@ -48,12 +48,12 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 
 @contextmanager
 def locked(folder: Path, *, wait: bool, what: str = "folder") -> Iterator[None]:
-    """Holds a folder for this process; the lock goes with the process, however it ends.
+    """Locks a folder for this process; the lock is released when the process ends, however it ends.
 
     Args:
-        folder: The folder, made if it is not there.
-        wait: Whether to wait for another process to let go, instead of raising :class:`Busy`.
-        what: How an error calls it.
+        folder: The folder, created if needed.
+        wait: Whether to wait for another process to release it, instead of raising :class:`Busy`.
+        what: What the error message calls it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "a") as file:
@@ -65,7 +65,7 @@ def locked(folder: Path, *, wait: bool, what: str = "folder") -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Whether a process holds the folder; nothing is written, so that it may be anybody's."""
+    """Whether a process has locked the folder; this needs no write permission."""
     try:
         with open(folder / ".lock") as file:
             hold(file, wait=False, shared=True)
@@ -77,12 +77,12 @@ def is_locked(folder: Path) -> bool:
 
 
 def hold(file: IO[Any], *, wait: bool, shared: bool = False) -> None:
-    """Holds an open file for this process until it is closed; nothing on Windows.
+    """Locks an open file for this process until it is closed; does nothing on Windows.
 
     Args:
         file: The file.
-        wait: Whether to wait for another process to let go, instead of raising ``BlockingIOError``.
-        shared: Whether others may hold it too, as long as they share it.
+        wait: Whether to wait for another process to release it, instead of raising ``BlockingIOError``.
+        shared: Whether other processes may hold a shared lock at the same time.
     """
     if fcntl is not None:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))

@@ -1,8 +1,8 @@
 """Settings as frozen dataclasses and TOML files, checked key by key.
 
-A dataclass is the schema: its fields are the keys, their types what a value may be, and what its ``__post_init__``
-refuses with ``ValueError`` is impossible. Fields may be ``bool``, ``int``, ``float``, ``str``, ``Literal``, tuples of
-these, other dataclasses, and dictionaries from names to any of them.
+The dataclass is the schema: its fields are the keys, with their types, and its ``__post_init__`` raises ``ValueError``
+for invalid values. Fields may be ``bool``, ``int``, ``float``, ``str``, ``Literal``, tuples of these, dataclasses, and
+dictionaries from names to any of them.
 """
 
 import dataclasses
@@ -18,14 +18,16 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+_WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+_hints = cache(get_type_hints)  # which parses the annotations in every call
 
 
 class SettingsError(ValueError):
-    """A setting that is unknown, of a wrong type or impossible."""
+    """A setting that is unknown, of a wrong type or invalid."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``" (did you mean 'heads'?)"``, or the whole list if nothing is near."""
+    """``"; did you mean 'heads'?"``, or a list of all known names if none is similar."""
     known = sorted(filter(None, known))
     close = difflib.get_close_matches(name, known, n=1)
     if not known:
@@ -34,7 +36,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def read(kind: type[T], path: str | Path) -> T:
-    """A dataclass from a TOML file."""
+    """Reads a dataclass from a TOML file."""
     try:
         table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -43,57 +45,47 @@ def read(kind: type[T], path: str | Path) -> T:
 
 
 def parse(kind: type[T], table: Mapping[str, Any], where: str) -> T:
-    """A dataclass from a table of a TOML file.
+    """Makes a dataclass from a TOML table.
 
     Args:
         kind: The dataclass.
-        table: Its values by key; keys that are missing keep their defaults.
-        where: The file, for errors.
+        table: Its values by key; missing keys keep their defaults.
+        where: The file, for error messages.
     """
-    return _dataclass(kind, table, where, "")
+    return _value(kind, table, where, "")
 
 
-def check_some(kind: type, table: Mapping[str, Any], where: str) -> None:
-    """Refuses keys that a dataclass does not have and values of a wrong type, in a table that need not be complete.
-
-    Args:
-        kind: The dataclass.
-        table: Some of its values by key.
-        where: The file and the table's place in it, for errors.
-    """
-    _values(kind, table, where, "")
-
-
-def make_plain(value: Any) -> None:
-    """Gives the fields of a dataclass the types that files hold: tuples of lists, numbers of NumPy's, texts of paths.
-
-    Args:
-        value: The dataclass, frozen or not, in its ``__post_init__``.
-    """
-    for field in dataclasses.fields(value):
-        object.__setattr__(value, field.name, _plain(getattr(value, field.name)))
+def check_some(kind: Any, table: Any, where: str, section: str = "") -> dict[str, Any]:
+    """Checks the keys and types of a table for a dataclass, which need not be complete, and converts its values."""
+    if not isinstance(table, Mapping):
+        raise SettingsError(f"{where}: {section} must be a table of settings, got {table!r}.")
+    values = {}
+    for key, item in table.items():
+        path = f"{section}.{key}" if section else key
+        if key not in _hints(kind):
+            raise SettingsError(f"{where}: unknown key {path!r}{nearest(key, _hints(kind))}")
+        values[key] = _value(_hints(kind)[key], item, where, path)
+    return values
 
 
-def check_types(value: Any) -> None:
-    """Refuses fields of a dataclass of a wrong type, as :func:`parse` does.
+def check_fields(value: Any) -> None:
+    """Checks the types of a dataclass's fields as :func:`parse` does, for use in its ``__post_init__``.
 
-    Args:
-        value: The dataclass, frozen or not, in its ``__post_init__``.
+    Lists become tuples, NumPy numbers plain numbers, and paths texts, as in a file.
     """
     kind: Any = type(value)
-    hints = _hints(kind)
-    for field in dataclasses.fields(value):
-        item = getattr(value, field.name)
+    for name, hint in _hints(kind).items():
+        item = _plain(getattr(value, name))
         if item is not None and not dataclasses.is_dataclass(item):
-            item = _value(hints[field.name], item, kind.__name__, field.name)
-            object.__setattr__(value, field.name, item)
+            item = _value(hint, item, kind.__name__, name)
+        object.__setattr__(value, name, item)
 
 
 def override(value: T, assignments: Iterable[str]) -> T:
-    """A copy of a dataclass with some keys set, each as ``"heads=4"`` or ``"model.heads=4"``.
+    """Copies a dataclass with some keys set, each as ``"heads=4"`` or ``"model.heads=4"``.
 
-    A key without a section may stand anywhere in the dataclass, as long as it stands there once. The values are checked
-    together, so that their order does not matter.
+    The section can be left out if the key is unique in the dataclass. The values are checked together, so that their
+    order does not matter.
     """
     assignments = list(assignments)
     table = to_table(value)
@@ -118,12 +110,12 @@ def sets(assignment: str, key: str) -> bool:
 
 
 def dumps(value: Any) -> str:
-    """A dataclass as TOML, such that :func:`read` gives an equal one."""
+    """Formats a dataclass as TOML, from which :func:`read` gives an equal one."""
     return "\n".join(_lines(to_table(value), ())).strip() + "\n"
 
 
 def to_table(value: Any) -> Any:
-    """A dataclass as dictionaries, lists and plain values; ``None`` is left out."""
+    """Converts a dataclass to dictionaries, lists and plain values, without fields that are ``None``."""
     if dataclasses.is_dataclass(value):
         items = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
         return {key: to_table(item) for key, item in items if item is not None}
@@ -151,29 +143,12 @@ def _plain(item: Any) -> Any:
     return item.item() if type(item).__module__ == "numpy" else item
 
 
-_hints = cache(get_type_hints)  # which reads the annotations again in every call
-
-
-def _values(kind: Any, table: Any, where: str, section: str) -> dict[str, Any]:
-    if not isinstance(table, Mapping):
-        raise SettingsError(f"{where}: {section} must be a table of settings, got {table!r}.")
-    hints = _hints(kind)
-    values = {}
-    for key, item in table.items():
-        path = f"{section}.{key}" if section else key
-        if key not in hints:
-            raise SettingsError(f"{where}: unknown key {path!r}{nearest(key, hints)}")
-        values[key] = _value(hints[key], item, where, path)
-    return values
-
-
 def _dataclass(kind: Any, table: Any, where: str, section: str) -> Any:
-    values = _values(kind, table, where, section)
+    values = check_some(kind, table, where, section)
     for field in dataclasses.fields(kind):
         required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
         if required and field.name not in values:
-            missing = f"{section}.{field.name}" if section else field.name
-            raise SettingsError(f"{where}: the key {missing!r} is missing.")
+            raise SettingsError(f"{where}: the key {f'{section}.{field.name}'.lstrip('.')!r} is missing.")
     try:
         return kind(**values)
     except SettingsError:
@@ -183,28 +158,26 @@ def _dataclass(kind: Any, table: Any, where: str, section: str) -> Any:
 
 
 def _value(hint: Any, item: Any, where: str, path: str) -> Any:
-    origin = get_origin(hint)
+    """Checks a value against the type of its field and converts it."""
+    origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):  # X | None; None is a key that is left out
-        return _value(next(one for one in get_args(hint) if one is not type(None)), item, where, path)
+        return _value(next(one for one in inner if one is not type(None)), item, where, path)
     if dataclasses.is_dataclass(hint):
         return _dataclass(hint, item, where, path)
     if origin is dict and isinstance(item, Mapping):
-        return {key: _value(get_args(hint)[1], one, where, f"{path}.{key}") for key, one in item.items()}
+        return {key: _value(inner[1], one, where, f"{path}.{key}") for key, one in item.items()}
     if origin is tuple:
-        items = item if isinstance(item, list | tuple) else [item]
-        return tuple(_value(get_args(hint)[0], one, where, path) for one in items)
+        return tuple(_value(inner[0], one, where, path) for one in (item if isinstance(item, list | tuple) else [item]))
     if origin is Literal:
-        choices = get_args(hint)
-        if item not in choices or isinstance(item, bool) != isinstance(choices[choices.index(item)], bool):
-            raise SettingsError(f"{where}: {path} = {item!r} is impossible{nearest(str(item), map(str, choices))}")
+        if not any(item == one and type(item) is type(one) for one in inner):
+            raise SettingsError(f"{where}: {path} = {item!r} is unknown{nearest(str(item), map(str, inner))}")
         return item
     if hint is Any:
         return item
     if hint is float and type(item) is int:
         return float(item)
-    if hint not in (bool, int, float, str) or type(item) is not hint:
-        wanted = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}.get(hint, "a table")
-        raise SettingsError(f"{where}: {path} must be {wanted}, got {item!r}.")
+    if hint not in _WANTED or type(item) is not hint:
+        raise SettingsError(f"{where}: {path} must be {_WANTED.get(hint, 'a table')}, got {item!r}.")
     return item
 
 
@@ -219,7 +192,7 @@ def _find(value: Any, key: str) -> list[str]:
     raise SettingsError(f"unknown key {key!r}{nearest(key, {path.rpartition('.')[2] for path in paths})}")
 
 
-def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterable[str]:
+def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
     plain = {key: item for key, item in table.items() if not isinstance(item, Mapping)}
     if path and (plain or not table):
         yield f"\n[{'.'.join(map(_key, path))}]"
@@ -236,12 +209,10 @@ def _key(key: str) -> str:
 
 
 def _literal(item: Any) -> str:
-    if isinstance(item, bool):
-        return "true" if item else "false"
     if isinstance(item, list):
         return f"[{', '.join(map(_literal, item))}]"
-    if isinstance(item, float) and not math.isfinite(item):
-        return "nan" if math.isnan(item) else ("inf" if item > 0 else "-inf")
     if isinstance(item, str):
         return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(item)
+    if isinstance(item, float) and not math.isfinite(item):
+        return str(item)  # nan, inf or -inf
+    return str(item).lower() if isinstance(item, bool) else repr(item)

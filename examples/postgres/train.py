@@ -15,7 +15,7 @@ from torch_geometric.data import TensorAttr
 
 from torch_goat.data import datasets
 from torch_goat.data.loader import neighbor_loader
-from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.models.layers import Sampled
 
 
@@ -37,7 +37,7 @@ def train(features: PostgresFeatureStore, graph: PostgresGraphStore, epochs: int
     train_mask = features.get_tensor(TensorAttr(None, "train_mask", None))
     width = features.get_tensor_size(TensorAttr(None, "x"))[1]
     torch.manual_seed(0)
-    network = build(ModelOptions("goat", heads=8), width, int(labels.max()) + 1)
+    network = Network(ModelOptions("goat", heads=8), width, int(labels.max()) + 1)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.005, weight_decay=5e-4)
     options = {"input_nodes": train_mask, "batch_size": 64, "shuffle": True, "num_workers": workers}
     loader = neighbor_loader((features, graph), [15, 10], **options)

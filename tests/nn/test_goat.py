@@ -5,7 +5,7 @@ from torch_geometric.nn import to_hetero
 
 from tests.compare import relative_error
 from tests.graphs import small_graph
-from torch_goat.nn import GOAT, GOATNet, goat_conv
+from torch_goat.nn import GOAT
 
 N = 10
 
@@ -59,19 +59,11 @@ def test_to_hetero_gives_every_kind_of_edge_its_layers() -> None:
     assert torch.equal(out["author"], model.lin["author"](author))
 
 
-def models() -> list[torch.nn.Module]:
-    return [
-        GOAT(5, 8, num_layers=2, out_channels=3, heads=2).eval(),
-        GOATNet(5, 8, 3, heads=2).eval(),
-        GOATNet(5, 8, 1, second="gcn", input_channels=6, second_channels=4).eval(),
-    ]
-
-
-@pytest.mark.parametrize("model", models())
-def test_orderings_come_out_and_go_in(model: torch.nn.Module) -> None:
+def test_orderings_come_out_and_go_in() -> None:
+    model = GOAT(5, 8, num_layers=2, out_channels=3, heads=2).eval()
     x, edge_index = torch.randn(N, 5), small_graph()
     out, orderings = model(x, edge_index, return_orderings=True)
-    assert len(orderings) == (2 if isinstance(model, GOAT) else 1)
+    assert len(orderings) == 2
     assert torch.equal(model(x, edge_index, orderings=orderings), out)
     model.reset_parameters()
     _, replayed = model(x, edge_index, orderings=orderings, return_orderings=True)
@@ -123,35 +115,3 @@ def test_trimming_leaves_the_seeds_as_they_are() -> None:
     x = torch.randn(5, 5, dtype=torch.double)
     trimmed = model(x, edge_index, num_sampled_nodes_per_hop=[1, 2, 2], num_sampled_edges_per_hop=[2, 2])
     assert relative_error(trimmed[0], model(x, edge_index)[0]) < 1e-12
-
-
-@pytest.mark.parametrize("second", ["gat", "gcn"])
-def test_goat_net_is_the_papers_chain(second: str) -> None:
-    model = GOATNet(5, 8, 3, heads=2, second=second).eval()
-    x, edge_index = torch.randn(N, 5), small_graph()
-    hidden = torch.nn.functional.elu(model.goat(x, edge_index))
-    assert torch.equal(model(x, edge_index), model.second(hidden, edge_index))
-    assert model.goat.heads == 2
-
-
-def test_goat_net_refuses_what_it_cannot_be_given() -> None:
-    with pytest.raises(ValueError, match="reads no edge features, got edge_dim=2"):
-        GOATNet(5, 8, 3, edge_dim=2)
-    with pytest.raises(ValueError, match="second_channels must be at least 1 or None, got 0"):
-        GOATNet(5, 8, 3, second_channels=0)  # which PyG's Linear would take for a width to find out
-
-
-def test_goat_net_makes_an_ordering_only_if_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    made = []  # to make one waits for the device
-    monkeypatch.setattr(goat_conv, "Ordering", lambda *tensors: made.append(tensors))
-    GOATNet(5, 8, 3)(torch.randn(N, 5), small_graph())
-    assert not made
-
-
-def test_goat_net_for_regression() -> None:
-    model = GOATNet(-1, 8, 1, heads=4, head_pooling="sum", input_channels=6, second_channels=4)
-    out = model(torch.randn(N, 5), small_graph())
-    assert out.shape == (N, 1)
-    assert model.lin_out.in_channels == 4
-    with pytest.raises(ValueError, match="'gat' or 'gcn', got 'gin'"):
-        GOATNet(5, 8, 3, second="gin")

@@ -11,17 +11,17 @@ from torch_goat.settings import SettingsError
 
 
 class Predictions(NamedTuple):
-    """What a network says of new nodes."""
+    """The predictions of a network for new nodes."""
 
     ids: tuple[str, ...]  # of the nodes
-    values: tuple[str | float, ...]  # the class or the number of each
-    classes: tuple[str, ...]  # none for regression
+    values: tuple[str | float, ...]  # the predicted class or number of each
+    classes: tuple[str, ...]  # empty for regression
     probabilities: torch.Tensor  # of the classes [n, C]
-    truth: tuple[str | None, ...] | None  # what the table says, where it has the column
-    notes: tuple[str, ...]
+    truth: tuple[str | None, ...] | None  # the targets, if the table has them
+    notes: tuple[str, ...]  # remarks about the files for the user
 
     def to_csv(self) -> str:
-        """A line per node: its name, the prediction and the probability of every class."""
+        """One line per node: its name, the prediction and the probability of every class."""
         text = io.StringIO()
         table = csv.writer(text, lineterminator="\n")
         table.writerow(["id", "prediction", *(f"probability of {name}" for name in self.classes)])
@@ -32,20 +32,19 @@ class Predictions(NamedTuple):
 
 
 def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool = False) -> Predictions:
-    """Applies a network to new nodes, or to another graph, whose tables have the columns that it was trained on.
+    """Predicts new nodes, or another graph, from tables with the columns that the network was trained on.
 
     Args:
-        run: The run of the network, on tables of one's own.
-        nodes: The file of the nodes, or a GraphML file with everything.
+        run: A finished run on tables.
+        nodes: The file of the nodes, or a GraphML file with nodes and edges.
         edges: The file of the edges; empty for GraphML.
-        join: Whether the new nodes are joined to the graph that the network was trained on, so that edges may lead
-            there.
+        join: Whether to add the new nodes to the training graph, so that edges can connect them to its nodes.
     """
     network, schema = run.network, run.schema
     if schema is None:
         raise SettingsError(
-            f"the run in {run.folder} was trained on the dataset {run.experiment.dataset!r}, which has no columns to "
-            "read from tables; train on tables (goat datasets export writes them)."
+            f"the run in {run.folder} was trained on the dataset {run.experiment.dataset!r}, not on tables; train on "
+            "tables to predict from tables (goat datasets export writes them)."
         )
     new = apply_schema(schema, str(nodes), str(edges), join=run.experiment.tables if join else None)
     inputs = [new.data.x, new.data.edge_index] + ([] if new.data.edge_attr is None else [new.data.edge_attr])

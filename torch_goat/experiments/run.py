@@ -291,12 +291,12 @@ def _build(experiment: Experiment, schema: Schema | None, arrays: Data | None) -
     degree = torch.tensor([0, 1])  # the degrees that pna layers scale by are stored with the weights
     if schema is not None:
         widths = schema.in_channels, schema.out_channels
-        return models.build(experiment.model, *widths, degree=degree, edge_dim=schema.edge_dim)
+        return models.Network(experiment.model, *widths, degree=degree, edge_dim=schema.edge_dim)
     if arrays is not None:
         edge_dim = 0 if arrays.edge_attr is None else arrays.edge_attr.size(1)
         channels = Task(arrays, torch.device("cpu")).channels
-        return models.build(experiment.model, arrays.num_features, channels, degree=degree, edge_dim=edge_dim)
+        return models.Network(experiment.model, arrays.num_features, channels, degree=degree, edge_dim=edge_dim)
     known = DATASETS.get(experiment.dataset)
     if known is None:
         raise ValueError(f"there is no dataset {experiment.dataset!r}{nearest(experiment.dataset, DATASETS)}")
-    return models.build(experiment.model, known.features, known.classes or 1, degree=degree)
+    return models.Network(experiment.model, known.features, known.classes or 1, degree=degree)

@@ -65,7 +65,7 @@ def test_tables_take_the_place_of_the_arrays_in_a_config(goat: Goat, tables: lis
     found = settings.read(Experiment, Path("run/config.toml"))
     assert (found.graph, found.graph_digest) == ("", None)
     assert Path("run/schema.json").exists()
-    with pytest.raises(ValueError, match="tables and graph = 'nowhere' exclude each other"):
+    with pytest.raises(ValueError, match="tables and graph = 'nowhere' cannot be combined"):
         replace(found, graph="nowhere")
 
 
@@ -210,7 +210,7 @@ def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_
         (["nodes.csv", "edges.csv"], 2, "name the node column to predict with --target"),
         (["nodes.csv", "--target", "label"], 1, "contains only nodes; add the file of the edges"),
         (["none.csv", "edges.csv", "--target", "label"], 1, "none.csv: no such file"),
-        (["nodes.csv", "edges.csv", "--target", "label", "--task", "guess"], 2, "task = 'guess' is impossible"),
+        (["nodes.csv", "edges.csv", "--target", "label", "--task", "guess"], 2, "task = 'guess' is unknown"),
         (["nodes.csv", "edges.csv", "--target", "label", "--split", "paper"], 2, "--split applies to named datasets"),
         (["nodes.csv", "edges.csv", "--target", "label", "--fractions", "1,2"], 2, "must be three numbers"),
         (["nodes.csv", "edges.csv", "--target", "label", "--fractions", "0.5,0.4,0.3"], 2, "must sum to 1"),

@@ -94,7 +94,7 @@ def test_curves_for_tensorboard_are_written_when_asked_for(goat: Goat) -> None:
         (["top2", "--model", "gcn", "--set", "rnn=gru"], "is read by no layer"),
         (["top2", "--split", "papr"], "did you mean 'paper'?"),
         (["top2", "--index", "10"], "indices 0 to 9"),
-        (["top2", "--seed", "-1"], "seed = -1 is impossible"),
+        (["top2", "--seed", "-1"], "seed must be from 0 to 4294967295, got -1"),
         (["cora", "--split", "paper"], "it is defined on 'cora-content'"),
         (["top2", "--data-dir", "none"], "the data folder none does not exist"),
         (["top2", "--model", "gcn", "--set", "fixed_ordering=3"], "needs GOAT layers"),
@@ -116,7 +116,7 @@ def test_what_cannot_be_is_refused_with_exit_code_2(
         ("dataset = ", "config.toml: not a TOML file"),
         ('dataset = "cora"\n[model]\nhads = 2\n', "config.toml: unknown key 'model.hads'; did you mean 'heads'?"),
         ('dataset = "cora"\n[model]\nheads = "2"\n', "config.toml: model.heads must be a whole number, got '2'."),
-        ('dataset = "cora"\n[training]\nepochs = 0\n', "config.toml: [training] epochs = 0 is impossible"),
+        ('dataset = "cora"\n[training]\nepochs = 0\n', "config.toml: [training] epochs must be at least 1, got 0"),
         ('dataset = "corra"\n', "there is no dataset 'corra'; did you mean 'cora'?"),
         ("seed = 1\n", "config.toml: the key 'dataset' is missing."),
     ],
@@ -192,7 +192,7 @@ def test_ctrl_c_is_a_sentence_and_the_same_command_goes_on(goat: Goat, monkeypat
         ended = goat("train", *SMALL)
     assert ended.code == 130
     (line,) = ended.err.splitlines()
-    assert line == f"goat: stopped after epoch 3 of 5; run it again to go on from there ({the_run()})."
+    assert line == f"goat: stopped after epoch 3 of 5; run it again to continue ({the_run()})."
     assert not (the_run() / "result.json").exists()
     assert goat("train", *SMALL).code == 0
     experiment = settings.read(Experiment, the_run() / "config.toml")
@@ -215,7 +215,7 @@ def test_mini_batches(goat: Goat) -> None:
         (["--fanout", "5,5"], "needs mini-batches; set batch_size too"),
         (["--workers", "1"], "--workers 1 needs mini-batches; set --batch-size too."),
         (["--batch-size", "1000"], "batch_size = 1000 is more than the 60 training nodes"),
-        (["--batch-size", "-2"], "batch_size = -2 is impossible"),
+        (["--batch-size", "-2"], "batch_size must be at least 0, got -2"),
     ],
 )
 def test_mini_batches_that_cannot_be(goat: Goat, options: list[str], message: str) -> None:

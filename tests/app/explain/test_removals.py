@@ -5,7 +5,7 @@ from torch_geometric.data import Data
 
 from torch_goat.app.explain import removals as module
 from torch_goat.app.explain.removals import Removal, forward, neighbors, outputs_without
-from torch_goat.experiments.models import ModelOptions, Network, build, degree_histogram
+from torch_goat.experiments.models import ModelOptions, Network, degree_histogram
 
 NAMES = ["mlp", "gcn", "sage-mean", "sage-max", "sage-lstm", "gin", "gat", "gatv2", "pna", "janossy", "goat"]
 
@@ -21,7 +21,7 @@ def network(over: Data, **options) -> Network:
     degree = degree_histogram(over.edge_index, over.x.size(0))
     if options.get("num_layers") != 1 or options["name"] == "goat":
         options["hidden_channels"] = 4
-    return build(ModelOptions(**options), 6, 3, degree=degree).double().eval()
+    return Network(ModelOptions(**options), 6, 3, degree=degree).double().eval()
 
 
 def by_hand(net: Network, over: Data, node: int, sources: tuple[int, ...]) -> Tensor:

@@ -209,7 +209,7 @@ def test_options_survive_toml_and_refuse_what_is_impossible(tmp_path: Path) -> N
         ({"val": 0.0}, "above 0"),
         ({"split_column": "a", "time_column": "b"}, "cannot be combined"),
         ({"drop": ["label"]}, "which is the target"),
-        ({"task": "ranking"}, "impossible"),
+        ({"task": "ranking"}, "is unknown"),
     ]:
         with pytest.raises(SettingsError, match=message):
             parse(Tables, {"nodes": "n", "edges": "e", "target": "label", **values}, "here")

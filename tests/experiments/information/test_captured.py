@@ -11,7 +11,7 @@ from torch_goat.experiments import ModelOptions, TrainingOptions, fit
 from torch_goat.experiments.information import captured_information, predicted_classes
 from torch_goat.experiments.information.captured import MODELS, PARAMETERS, fitted, parameters
 from torch_goat.experiments.information.charts import bar_chart
-from torch_goat.experiments.models import build, degree_histogram
+from torch_goat.experiments.models import Network, degree_histogram
 
 
 def test_bits_of_predictions() -> None:
@@ -40,7 +40,7 @@ def test_a_trained_sum_captures_xor_and_a_network_without_neighbours_nothing() -
         options = ModelOptions(
             name=name, input_channels=16, last_channels=16, num_layers=1, activation="relu", dropout=0
         )
-        network = build(options, data.num_features, 2)
+        network = Network(options, data.num_features, 2)
         fit(network, data, TrainingOptions(epochs=150, learning_rate=0.02, patience=0), seed=0, device="cpu")
         bits[name] = captured_information(predicted_classes(network, data)[data.test_mask], data.y[data.test_mask])
     assert bits["gin"] > 0.8
@@ -57,7 +57,7 @@ def test_every_model_uses_the_budget(model: str, layers: int) -> None:
     assert options.num_layers == layers
     assert len(set(options.kinds)) == 1
     degree = degree_histogram(data.edge_index, data.num_nodes)
-    network = build(options, data.num_features, data.num_classes, degree=degree)
+    network = Network(options, data.num_features, data.num_classes, degree=degree)
     assert sum(math.prod(weight.shape) for weight in network.parameters()) == count
 
 

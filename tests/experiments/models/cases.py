@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from tests.graphs import small_graph
-from torch_goat.experiments.models import MODELS, ModelOptions, Network, build, degree_histogram
+from torch_goat.experiments.models import MODELS, ModelOptions, Network, degree_histogram
 from torch_goat.experiments.models.layers import KINDS
 
 RANDOM = ("sage-lstm", "janossy")  # read neighbours in an order that node numbers decide in evaluation
@@ -23,7 +23,7 @@ def options(name: str, **values: Any) -> ModelOptions:
 
 
 def network(name: str, **values: Any) -> Network:
-    return build(options(name, **values), IN, OUT, degree=DEGREE)
+    return Network(options(name, **values), IN, OUT, degree=DEGREE)
 
 
 def graph(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:

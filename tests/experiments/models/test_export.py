@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from tests.experiments.models.cases import options
-from torch_goat.experiments.models import build, export_program
+from torch_goat.experiments.models import Network, export_program
 
 # PyTorch's own tracing uses what it has deprecated itself.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning", "ignore::UserWarning")
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 def test_a_saved_program_computes_what_the_network_does_on_any_graph(
     tmp_path: Path, name: str, edge_dim: int, values: dict
 ) -> None:
-    network = build(options(name, **values), 5, 3, edge_dim=edge_dim)
+    network = Network(options(name, **values), 5, 3, edge_dim=edge_dim)
     torch.export.save(export_program(network), tmp_path / "model.pt2")
     program = torch.export.load(tmp_path / "model.pt2").module()
     for nodes, edges in ((7, 12), (30, 3)):
@@ -37,4 +37,4 @@ def test_a_saved_program_computes_what_the_network_does_on_any_graph(
 )
 def test_what_cannot_be_exported_says_so(name: str, values: dict) -> None:
     with pytest.raises(ValueError, match="cannot be exported"):
-        export_program(build(options(name, **values), 5, 3))
+        export_program(Network(options(name, **values), 5, 3))

@@ -12,9 +12,9 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GIN, MLP, GATConv, GATv2Conv, GCNConv, PNAConv, SAGEConv
 
 from tests.experiments.models.cases import DEGREE, IN, OUT, N, graph, network
-from torch_goat.experiments.models import ModelOptions, build, degree_histogram
+from torch_goat.experiments.models import ModelOptions, Network, degree_histogram, paper_network
 from torch_goat.experiments.models.layers import SumOfHeads
-from torch_goat.nn import GOATConv, GOATNet, RNNAggregation
+from torch_goat.nn import GOATConv, RNNAggregation, goat_conv
 from torch_goat.ops.neighborhoods import Neighborhoods
 from torch_goat.ops.selection import random_order
 
@@ -123,36 +123,39 @@ def test_summed_heads(conv: type[Module]) -> None:
     assert isinstance(model.layers[0], SumOfHeads)
 
 
-def as_goat_net(model: Module, net: GOATNet) -> GOATNet:
-    """The paper's network with the weights of ours."""
-    parts = {"encoder": "lin_in", "layers.0": "goat", "layers.1": "second", "output": "lin_out"}
-    state = {}
-    for key, value in model.state_dict().items():
-        part = next(part for part in parts if key.startswith(part))
-        state[parts[part] + key.removeprefix(part)] = value
-    net.load_state_dict(state)
-    return net
-
-
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("second", ["gat", "gcn"])
 @pytest.mark.parametrize("regression", [False, True])
-def test_goat_is_the_papers_network(second: str, regression: bool, training: bool) -> None:
-    # GOATNet drops coefficients of its GAT layer as it drops those of its GOAT layer.
-    shared: dict[str, Any] = {"heads": 2, "head_pooling": "sum", "rnn": "gru", "attention": "gatv2"}
-    dropout: dict[str, Any] = {"dropout": 0.4, "attention_dropout": 0.4}
-    wide: dict[str, Any] = {"input_channels": 7, "last_channels": 4} if regression else {}
-    model = network("goat", last=second, **shared, **dropout, **wide)
-    if wide:
-        wide["second_channels"] = wide.pop("last_channels")
-    net = as_goat_net(model, GOATNet(IN, 8, OUT, second=second, dropout=0.4, backend="torch", **shared, **wide))
+def test_the_papers_network_is_the_papers_chain(second: str, regression: bool, training: bool) -> None:
+    shared: dict[str, Any] = {"head_pooling": "sum", "rnn": "gru", "attention": "gatv2", "backend": "torch"}
+    wide = {"input_channels": 7, "second_channels": 4} if regression else {}
+    model = paper_network(IN, 8, OUT, heads=2, second=second, dropout=0.4, **wide, **shared).train(training)
+    goat = GOATConv(7 if regression else IN, 8, heads=2, dropout=0.4, **shared)
+    width = 4 if regression else OUT
+    last = GATConv(8, width, dropout=0.4) if second == "gat" else GCNConv(8, width)
+    for ours, theirs in zip(model.layers, (goat, last), strict=True):
+        theirs.load_state_dict(ours.state_dict())
+        theirs.train(training)
     x, edge_index = graph()
     torch.manual_seed(7)
-    out, orderings = model.train(training)(x, edge_index, return_orderings=True)
+    out, orderings = model(x, edge_index, return_orderings=True)
     torch.manual_seed(7)
-    expected, theirs = net.train(training)(x, edge_index, return_orderings=True)
-    assert torch.equal(out, expected)
-    assert orderings == theirs
+    x = model.encoder(x) if regression else x
+    x, ordering = goat(F.dropout(x, 0.4, training), edge_index, return_ordering=True)
+    x = last(F.dropout(F.elu(x), 0.4, training), edge_index)
+    torch.testing.assert_close(out, model.output(F.elu(x)) if regression else x)
+    assert orderings == [ordering]
+
+
+def test_the_papers_network_refuses_what_it_cannot_be_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="'gat' or 'gcn', got 'gin'"):
+        paper_network(IN, 8, OUT, second="gin")
+    with pytest.raises(ValueError, match="last_channels must be at least 0, got -1"):
+        paper_network(IN, 8, OUT, second_channels=-1)
+    made: list = []  # making an ordering waits for the device
+    monkeypatch.setattr(goat_conv, "Ordering", lambda *tensors: made.append(tensors))
+    paper_network(IN, 8, OUT)(*graph())
+    assert not made
 
 
 def test_goat_paper_is_the_layer_of_the_equations() -> None:
@@ -179,6 +182,6 @@ def test_degree_histogram_is_pygs() -> None:
 
 def test_pna_asks_for_degrees() -> None:
     with pytest.raises(ValueError, match="a pna layer needs the degrees of the training graph"):
-        build(ModelOptions(name="pna"), IN, OUT)
+        Network(ModelOptions(name="pna"), IN, OUT)
     with pytest.raises(ValueError, match="has no edges"):
-        build(ModelOptions(name="pna"), IN, OUT, degree=torch.tensor([4]))
+        Network(ModelOptions(name="pna"), IN, OUT, degree=torch.tensor([4]))

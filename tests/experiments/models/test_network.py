@@ -10,7 +10,7 @@ from tests.compare import relative_error
 from tests.experiments.models.cases import DETERMINISTIC, IN, OUT, RANDOM, N, graph, network, options
 from tests.graphs import graphs, small_graph
 from tests.nn.test_properties import far_apart
-from torch_goat.experiments.models import MODELS, Network, build
+from torch_goat.experiments.models import MODELS, Network
 
 NO_EDGES = torch.empty(2, 0, dtype=torch.long)
 GRAPHS = {
@@ -258,9 +258,9 @@ def test_weights_are_the_whole_state(name: str) -> None:
 
 def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="at least 1, got 0 and 3"):
-        build(options("gcn"), 0, 3)
+        Network(options("gcn"), 0, 3)
     with pytest.raises(ValueError, match="edge_dim must be at least 0, got -1"):
-        build(options("gat"), 5, 3, edge_dim=-1)
+        Network(options("gat"), 5, 3, edge_dim=-1)
     for edges in (torch.zeros(7, 2, dtype=torch.long), torch.tensor([0, 1])):
         with pytest.raises(ValueError, match=r"edge_index must have shape \[2, E\], got \["):
             network("gcn")(torch.randn(10, 5), edges)
@@ -271,7 +271,7 @@ def test_bad_input_is_refused() -> None:
 @pytest.mark.parametrize("head_pooling", ["cat", "sum"])
 @pytest.mark.parametrize("name", ["gat", "gatv2", "goat"])
 def test_edge_features_reach_every_layer_that_reads_them(name: str, head_pooling: str) -> None:
-    made = build(options(name, heads=2, head_pooling=head_pooling, dropout=0.0), IN, OUT, edge_dim=3).eval()
+    made = Network(options(name, heads=2, head_pooling=head_pooling, dropout=0.0), IN, OUT, edge_dim=3).eval()
     x, edge_index = graph()
     features = torch.randn(edge_index.size(1), 3, requires_grad=True)
     made(x, edge_index, features).square().sum().backward()
@@ -282,16 +282,16 @@ def test_edge_features_reach_every_layer_that_reads_them(name: str, head_pooling
 
 def test_edge_features_are_refused_where_nothing_reads_them() -> None:
     with pytest.raises(ValueError, match=r"no layer of this network \(gcn -> gcn\) reads edge features"):
-        build(options("gcn"), IN, OUT, edge_dim=2)
+        Network(options("gcn"), IN, OUT, edge_dim=2)
     x, edge_index = graph()
     with pytest.raises(ValueError, match=r"edge_attr has shape \[\d+, 2\], but the network reads 0"):
-        build(options("gat"), IN, OUT)(x, edge_index, torch.randn(edge_index.size(1), 2))
+        Network(options("gat"), IN, OUT)(x, edge_index, torch.randn(edge_index.size(1), 2))
     with pytest.raises(ValueError, match="edge_attr has shape None, but the network reads 2"):
-        build(options("gat"), IN, OUT, edge_dim=2)(x, edge_index)
+        Network(options("gat"), IN, OUT, edge_dim=2)(x, edge_index)
 
 
 def test_gat_with_edge_features_is_the_one_of_pyg() -> None:
-    made = build(options("gat", num_layers=1, dropout=0.0), IN, OUT, edge_dim=3).eval()
+    made = Network(options("gat", num_layers=1, dropout=0.0), IN, OUT, edge_dim=3).eval()
     conv = GATConv(IN, OUT, edge_dim=3)
     conv.load_state_dict(made.layers[0].state_dict())
     x, edge_index = graph()

@@ -41,7 +41,7 @@ def test_numbers_keep_their_decimals() -> None:
         ("heads = 2", "heads = 0", "[rows.gat] on size: heads must be at least 1, got 0."),
         ('name = "gcn"', 'name = "gcnn"', "[rows.gcn] on size: name='gcnn' is unknown; did you mean 'gcn'?"),
         ("hidden_channels = 6", "heads = 6", "[rows.gcn] on size: heads=6 is read by no layer of this network"),
-        ("epochs = 3", "epochs = 0", "[rows.gcn] on size: epochs = 0 is impossible"),
+        ("epochs = 3", "epochs = 0", "[rows.gcn] on size: epochs must be at least 1, got 0"),
         ("epochs = 3", "epoch = 3", "[training]: unknown key 'epoch'; did you mean 'epochs'?"),
         ("ours = true", "our = true", "unknown key 'rows.gat.our'; did you mean 'ours'?"),
         ("cells.size", "cells.sise", "unknown key 'rows.gat.cells.sise'; did you mean 'size'?"),

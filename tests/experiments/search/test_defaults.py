@@ -1,7 +1,7 @@
 import pytest
 
 from torch_goat.data.datasets import DATASETS
-from torch_goat.experiments.models import MODELS, build, degree_histogram
+from torch_goat.experiments.models import MODELS, Network, degree_histogram
 from torch_goat.experiments.search import starting_point
 from torch_goat.settings import SettingsError
 
@@ -20,7 +20,7 @@ def test_regression_has_an_encoder_and_a_linear_output(model: str) -> None:
     start = starting_point("effective-size-100", model)
     data = DATASETS["effective-size-100"].load()
     degree = degree_histogram(data.edge_index, data.num_nodes)
-    network = build(start.model, data.num_features, 1, degree=degree)
+    network = Network(start.model, data.num_features, 1, degree=degree)
     assert start.model.linear_output
     assert start.model.input_channels > 0
     assert network(data.x, data.edge_index).shape == (100, 1)

@@ -12,8 +12,8 @@ from tests.experiments.training.graphs import tiny
 from torch_goat.experiments import Experiment, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.training import train as run_module
+from torch_goat.experiments.training.batches import Step
 from torch_goat.experiments.training.loop import Loop
-from torch_goat.experiments.training.passes import Step
 
 # Without dropout and with all neighbours, the processes together do what one does alone, up to rounding.
 EXPERIMENT = Experiment(

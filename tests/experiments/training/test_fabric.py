@@ -7,21 +7,20 @@ import torch
 
 from torch_goat.experiments.training.fabric import make_fabric
 
-
-@pytest.mark.parametrize("device", ["gpu", "cuda:x", "cpu:1", "auto:0", ""])
-def test_unknown_devices_are_refused(device: str) -> None:
-    with pytest.raises(ValueError, match="'auto', 'cpu', 'cuda' or 'cuda:1', got"):
-        make_fabric(device, "32-true")
+GPUS = torch.cuda.device_count()
 
 
-def test_a_gpu_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ValueError, match=f"there is no device 'cuda:{torch.cuda.device_count()}'"):
-        make_fabric(f"cuda:{torch.cuda.device_count()}", "32-true")
-
-
-def test_half_precision_needs_a_gpu() -> None:
-    with pytest.raises(ValueError, match="'16-mixed' needs a GPU"):
-        make_fabric("cpu", "16-mixed")
+@pytest.mark.parametrize(
+    ("device", "precision", "message"),
+    [
+        *((device, "32-true", "'auto', 'cpu', 'cuda' or 'cuda:1', got") for device in ("gpu", "cuda:x", "cpu:1", "")),
+        (f"cuda:{GPUS}", "32-true", f"there is no device 'cuda:{GPUS}'"),
+        ("cpu", "16-mixed", "'16-mixed' needs a GPU"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(device: str, precision: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_fabric(device, precision)
 
 
 def test_auto_takes_a_gpu_if_there_is_one() -> None:

@@ -7,7 +7,7 @@ from torch_geometric.nn import GCN
 
 from tests.experiments.training.graphs import Constant, constant_data, tiny
 from torch_goat.experiments import Epoch, Interrupted, TrainingOptions, fit
-from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.models import ModelOptions, Network
 
 
 def test_reads_the_test_nodes_where_validation_was_best() -> None:
@@ -79,7 +79,7 @@ def test_pressed_twice_it_stops_at_once() -> None:
 
 @pytest.mark.parametrize("batch_size", [0, 10])
 def test_a_network_that_reads_edges_needs_their_features(batch_size: int) -> None:
-    model = build(ModelOptions(name="gat"), 5, 3, edge_dim=2)
+    model = Network(ModelOptions(name="gat"), 5, 3, edge_dim=2)
     with pytest.raises(ValueError, match="reads 2 features of each edge, but data"):
         fit(model, tiny(), TrainingOptions(batch_size=batch_size), device="cpu")
 

@@ -8,7 +8,7 @@ import torch
 
 from tests.experiments.training.graphs import tiny
 from torch_goat.experiments import Epoch, Experiment, Interrupted, TrainingOptions, fit, train
-from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.training.epoch_graph import EpochGraph
 from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.loop import Loop
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is 
 @pytest.mark.parametrize("precision", ["32-true", "16-mixed", "bf16-mixed", "bf16-true"])
 def test_learns_in_every_precision(name: str, precision: str) -> None:
     torch.manual_seed(0)
-    model = build(ModelOptions(name=name, dropout=0.0), 5, 3)
+    model = Network(ModelOptions(name=name, dropout=0.0), 5, 3)
     options = TrainingOptions(epochs=100, patience=0, precision=precision, clip_norm=1.0, learning_rate=0.02)
     losses: list[float] = []
     result = fit(model, tiny(), options, device="cuda", observer=lambda epoch: losses.append(epoch.train_loss))
@@ -35,7 +35,7 @@ def test_learns_in_every_precision(name: str, precision: str) -> None:
 @pytest.mark.parametrize("precision", ["32-true", "16-mixed", "bf16-true"])
 def test_mini_batches(name: str, precision: str) -> None:
     torch.manual_seed(0)
-    data, model = tiny(), build(ModelOptions(name=name, dropout=0.0, residual=True), 5, 3)
+    data, model = tiny(), Network(ModelOptions(name=name, dropout=0.0, residual=True), 5, 3)
     options = TrainingOptions(
         epochs=40, precision=precision, clip_norm=1.0, learning_rate=0.02, batch_size=7, fanout=(8, 8)
     )
@@ -70,7 +70,7 @@ def _losses(name: str, record: bool, **training: Any) -> tuple[list[float], Loop
     torch.manual_seed(0)
     fabric = make_fabric("cuda", "32-true")
     task = Task(tiny(), fabric.device)
-    network = build(ModelOptions(name=name, hidden_channels=8, norm="batch"), 5, 3, degree=torch.tensor([0, 1, 1]))
+    network = Network(ModelOptions(name=name, hidden_channels=8, norm="batch"), 5, 3, degree=torch.tensor([0, 1, 1]))
     options = TrainingOptions(epochs=30, patience=0, learning_rate=0.02, **training)
     loop = Loop(network, task, options, fabric, record=record)
     return [epoch.train_loss for epoch in loop], loop

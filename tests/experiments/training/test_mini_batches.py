@@ -16,9 +16,9 @@ from torch_geometric.nn import GCN
 from tests.experiments.training.graphs import tiny
 from torch_goat.data.loader import open_graph, write_graph
 from torch_goat.experiments import Epoch, Experiment, Interrupted, RunError, TrainingOptions, fit, train
-from torch_goat.experiments.models import ModelOptions, build
+from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.training import train as run_module
-from torch_goat.experiments.training.mini_batches import SeedBatches, check_fanout_length
+from torch_goat.experiments.training.batches import SeedBatches, check_fanout_length
 from torch_goat.experiments.training.task import Task
 from torch_goat.nn.ordering import Ordering
 from torch_goat.settings import SettingsError
@@ -72,7 +72,7 @@ def test_one_batch_of_everything_is_the_full_batch(name: str, apart: dict[str, A
     runs = []
     for options in ({}, {"batch_size": 20, "fanout": (-1, -1)}):
         torch.manual_seed(0)
-        model = build(ModelOptions(name=name, hidden_channels=4, dropout=0.0, residual=True, **apart), 5, 3)
+        model = Network(ModelOptions(name=name, hidden_channels=4, dropout=0.0, residual=True, **apart), 5, 3)
         epochs: list[Epoch] = []
         fit(model, data, TrainingOptions(epochs=6, patience=0, **options), device="cpu", observer=epochs.append)
         runs.append((model, epochs))
@@ -86,7 +86,7 @@ def test_one_batch_of_everything_is_the_full_batch(name: str, apart: dict[str, A
 @pytest.mark.parametrize("regression", [False, True])
 def test_evaluation_is_that_of_the_whole_graph(regression: bool) -> None:
     data = tiny(regression=regression)
-    model = build(GOAT, 5, 1 if regression else 3)
+    model = Network(GOAT, 5, 1 if regression else 3)
     options = TrainingOptions(epochs=3, patience=0, batch_size=6, fanout=(2, 2), learning_rate=0.05)
     epochs: list[Epoch] = []
 
@@ -110,7 +110,7 @@ def test_every_precision_trains_alike(precision: Any, tolerance: float) -> None:
     losses: dict[str, list[float]] = {"32-true": [], precision: []}
     for name, seen in losses.items():
         torch.manual_seed(0)
-        model = build(ModelOptions(name="goat", hidden_channels=4, backend="torch", last="gcn", dropout=0.0), 5, 3)
+        model = Network(ModelOptions(name="goat", hidden_channels=4, backend="torch", last="gcn", dropout=0.0), 5, 3)
         options = TrainingOptions(epochs=3, batch_size=7, fanout=(8, 8), precision=name)  # type: ignore[arg-type]
         fit(model, tiny(), options, seed=0, device="cpu", observer=lambda epoch, seen=seen: seen.append(epoch.val_loss))
     assert losses[precision] == pytest.approx(losses["32-true"], rel=tolerance)
@@ -209,7 +209,7 @@ def test_a_batch_of_one_node_draws_other_neighbours_in_other_epochs() -> None:
 def test_orderings_are_recorded_of_the_whole_graph(tmp_path: Path) -> None:
     wanted = experiment(epochs=2, record_orderings=(0, 1, 2))
     result = train(wanted, tmp_path, device="cpu")
-    network, data = build(GOAT, 5, 3).eval(), tiny()
+    network, data = Network(GOAT, 5, 3).eval(), tiny()
     network.load_state_dict(load_file(tmp_path / "model.safetensors"))  # those of the best epoch
     _, orderings = network(data.x, data.edge_index, return_orderings=True)
     folder = tmp_path / "orderings"
@@ -231,7 +231,7 @@ def test_all_neighbours_of_another_network_are_those_of_all_its_layers() -> None
     fit(model, data, TrainingOptions(epochs=1, batch_size=nodes.numel()), seed=0, device="cpu")
     near = torch.cat([nodes, data.edge_index[0][torch.isin(data.edge_index[1], nodes)]]).unique()
     assert seen == [int(torch.isin(data.edge_index[1], near).sum())]
-    with pytest.raises(SettingsError, match="how many hops Linear reads is not known"):
+    with pytest.raises(SettingsError, match="Linear has no num_layers"):
         fit(torch.nn.Linear(5, 3), data, TrainingOptions(epochs=1, batch_size=5), seed=0, device="cpu")
 
 
@@ -245,7 +245,7 @@ def test_features_of_any_real_type(name: str, batches: dict[str, int], kind: tor
         data.x = data.x.half().float()  # exact in every type
         data.x = data.x.to(kind) if convert else data.x
         torch.manual_seed(2)
-        model = build(ModelOptions(name=name, hidden_channels=4, backend="auto"), 5, 3)
+        model = Network(ModelOptions(name=name, hidden_channels=4, backend="auto"), 5, 3)
         options = TrainingOptions(epochs=2, patience=0, **batches)
         found.append(fit(model, data, options, seed=2, device="cpu").metrics)
     assert found[0] == found[1]
@@ -258,7 +258,7 @@ def test_features_that_are_not_numbers_are_named(name: str, batches: dict[str, A
     data.x[7, 2] = torch.nan
     options = TrainingOptions(epochs=2, **batches)
     with pytest.raises(ValueError, match=r"data\.x has a non-finite value in row 7"):
-        fit(build(ModelOptions(name=name, hidden_channels=4), 5, 3), data, options, device="cpu")
+        fit(Network(ModelOptions(name=name, hidden_channels=4), 5, 3), data, options, device="cpu")
 
 
 @pytest.mark.parametrize("grouped", [True, False])
@@ -274,7 +274,7 @@ def test_files_are_trained_on_as_memory_is(tmp_path: Path, grouped: bool) -> Non
         torch.manual_seed(2)
         batches = {"batch_size": 7, "fanout": (3, 2)} if grouped else {}
         options = TrainingOptions(epochs=3, patience=0, **batches)
-        result = fit(build(model, 5, 3, edge_dim=2), graph, options, seed=2, device="cpu")
+        result = fit(Network(model, 5, 3, edge_dim=2), graph, options, seed=2, device="cpu")
         scores.append(result.metrics)
     assert scores[0] == scores[1]
 
@@ -285,7 +285,7 @@ def test_files_are_trained_on_as_memory_is(tmp_path: Path, grouped: bool) -> Non
         ({"fanout": (3,)}, r"fanout = \[3\] has 1 numbers, but the model has num_layers = 2"),
         ({"fanout": (3, 0)}, "positive integers, or -1 for all neighbours, got 0"),
         ({"batch_size": 0}, r"fanout = \[3, 2\] needs mini-batches"),
-        ({"batch_size": -1}, "batch_size = -1 is impossible"),
+        ({"batch_size": -1}, "batch_size must be at least 0, got -1"),
         ({"fixed_ordering": 2}, "cannot be held fixed"),
     ],
 )
@@ -301,8 +301,8 @@ def test_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="3,3 has 2 numbers, but the network has 3 layers"):
         check_fanout_length((3, 3), 3)
     options = TrainingOptions(epochs=1, batch_size=5, fanout=(2,))
-    with pytest.raises(SettingsError, match="name one for each"):
-        fit(build(GOAT, 5, 3), tiny(), options, device="cpu")
+    with pytest.raises(SettingsError, match="give one for each layer"):
+        fit(Network(GOAT, 5, 3), tiny(), options, device="cpu")
 
 
 def test_isolated_nodes_alone(tmp_path: Path) -> None:
@@ -310,5 +310,5 @@ def test_isolated_nodes_alone(tmp_path: Path) -> None:
     data.edge_index = torch.empty(2, 0, dtype=torch.long)
     assert isinstance(data, Data)
     for name in ("goat", "gcn", "sage-mean"):
-        model = build(ModelOptions(name=name, hidden_channels=4), 5, 3)
+        model = Network(ModelOptions(name=name, hidden_channels=4), 5, 3)
         assert fit(model, data, TrainingOptions(epochs=2, batch_size=9), seed=0, device="cpu").epochs == 2

@@ -25,18 +25,18 @@ from torch_goat.experiments.models import ModelOptions
     ],
 )
 def test_impossible_values_are_refused_by_name(key: str, value: object) -> None:
-    with pytest.raises(ValueError, match=rf"^{key} = .* is impossible"):
+    with pytest.raises(ValueError, match=rf"^{key} must be .*, got"):
         TrainingOptions(**{"epochs": 10, key: value})
 
 
 def test_orderings_come_from_one_source() -> None:
-    with pytest.raises(ValueError, match="exclude each other"):
+    with pytest.raises(ValueError, match="cannot be combined"):
         TrainingOptions(fixed_ordering=3, orderings_files=("a.safetensors",))
 
 
 @pytest.mark.parametrize(("key", "value"), [("index", -1), ("seed", -1), ("seed", 2**32)])
 def test_impossible_experiments_are_refused(key: str, value: int) -> None:
-    with pytest.raises(ValueError, match=f"^{key} = {value} is impossible"):
+    with pytest.raises(ValueError, match=f"^{key} must be .*, got {value}"):
         Experiment("top2", **{key: value})
 
 
@@ -45,8 +45,8 @@ def test_impossible_experiments_are_refused(key: str, value: int) -> None:
     [
         ({"epochs": 2.5}, "epochs must be a whole number, got 2.5"),
         ({"class_weights": "no"}, "class_weights must be true or false, got 'no'"),
-        ({"stop_on": "los"}, "stop_on = 'los' is impossible; did you mean 'loss'?"),
-        ({"precision": "float64"}, "precision = 'float64' is impossible"),
+        ({"stop_on": "los"}, "stop_on = 'los' is unknown; did you mean 'loss'?"),
+        ({"precision": "float64"}, "precision = 'float64' is unknown"),
     ],
 )
 def test_wrong_types_are_refused(options: dict, message: str) -> None:

@@ -16,8 +16,8 @@ from tests.experiments.training.graphs import tiny
 from tests.experiments.training.group_member import EXPERIMENT, prepare
 from torch_goat.experiments import TrainingOptions, train
 from torch_goat.experiments.training import train as run_module
+from torch_goat.experiments.training.batches import check_batches
 from torch_goat.experiments.training.fabric import make_fabric
-from torch_goat.experiments.training.mini_batches import check_batches
 from torch_goat.experiments.training.processes import Processes, meet, processes
 from torch_goat.experiments.training.task import Task
 from torch_goat.settings import SettingsError

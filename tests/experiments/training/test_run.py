@@ -93,7 +93,7 @@ def test_a_run_is_a_folder(tmp_path: Path, dataset: str, metric: str) -> None:
 
     # The weights are those whose metrics are in the result.
     data = tiny(regression=dataset == "regression")
-    network = models.build(wanted.model, 5, 1 if dataset == "regression" else 3)
+    network = models.Network(wanted.model, 5, 1 if dataset == "regression" else 3)
     network.load_state_dict(load_file(folder / "model.safetensors"))
     out = network.eval()(data.x, data.edge_index).detach()[data.test_mask]
     y = data.y[data.test_mask]
@@ -240,7 +240,7 @@ def test_ctrl_c_keeps_what_there_is(tmp_path: Path, at: int) -> None:
 def test_a_broken_checkpoint_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "config.toml").write_text(settings.dumps(experiment()))
     (tmp_path / "checkpoint.safetensors").write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{tmp_path}/checkpoint.safetensors is not a .*delete it to start anew"):
+    with pytest.raises(ValueError, match=rf"{tmp_path}/checkpoint.safetensors is not a .*delete it to start again"):
         train(experiment(), tmp_path, device="cpu")
 
 
@@ -253,7 +253,7 @@ def test_orderings_are_recorded_as_the_layers_give_them(tmp_path: Path) -> None:
     train(wanted, tmp_path, device="cpu")
     assert len(list((tmp_path / "orderings").iterdir())) == 4  # two epochs, two layers
     torch.manual_seed(wanted.seed)
-    network, data = models.build(wanted.model, 5, 3), tiny()
+    network, data = models.Network(wanted.model, 5, 3), tiny()
     _, orderings = network.eval()(data.x, data.edge_index, return_orderings=True)
     for layer, expected in enumerate(orderings, start=1):
         assert ordering(tmp_path, 0, layer) == expected
@@ -292,8 +292,8 @@ def test_orderings_that_are_gone_are_asked_for(tmp_path: Path) -> None:
     [
         (ModelOptions(name="gcn"), {"record_orderings": (1,)}, "record_orderings = .* the model 'gcn' has none"),
         (ModelOptions(name="gcn"), {"fixed_ordering": 0}, "fixed_ordering = 0 needs GOAT layers"),
-        (GOAT, {"orderings_files": ("a", "b")}, "names 2 files, but the model has 1 GOAT layers"),
-        (GOAT, {"orderings_files": ("nowhere",)}, "names 'nowhere', which is no file"),
+        (GOAT, {"orderings_files": ("a", "b")}, "has 2 files, but the model has 1 GOAT layers"),
+        (GOAT, {"orderings_files": ("nowhere",)}, "there is no file 'nowhere'"),
         (replace(GOAT, max_neighbors=2), {"fixed_ordering": 3}, "max_neighbors = 2 draws other neighbours"),
     ],
 )

@@ -58,15 +58,15 @@ def test_a_graph_without_test_nodes_has_no_test_metrics() -> None:
     [
         ("x", None, "data.x must be a tensor"),
         ("val_mask", None, "data.val_mask must be a tensor"),
-        ("val_mask", torch.zeros(60, dtype=torch.bool), "data.val_mask has no node"),
+        ("val_mask", torch.zeros(60, dtype=torch.bool), "data.val_mask selects no node"),
         ("test_mask", torch.zeros(60, 2, dtype=torch.bool), r"shape \[60, 2\]"),
         ("train_mask", torch.zeros(60), "torch.float32"),
         ("y", torch.zeros(7), "data.y has 7 rows"),
         ("y", torch.zeros(60, 2, dtype=torch.long), r"one class per node, got shape \[60, 2\]"),
         ("y", torch.tensor(1), "data.y has no rows"),
-        ("y", torch.arange(60).where(torch.arange(60) != 7, 10**9), "class 1000000000 .* 1000 classes at most"),
-        ("y", torch.arange(60.0).where(torch.arange(60) != 7, torch.nan), "no finite number at node 7"),
-        ("y", torch.arange(60.0).double().where(torch.arange(60) != 8, 1e300), "no finite number at node 8"),
+        ("y", torch.arange(60).where(torch.arange(60) != 7, 10**9), "class 1000000000 .* at most 1000 classes"),
+        ("y", torch.arange(60.0).where(torch.arange(60) != 7, torch.nan), "not finite at node 7"),
+        ("y", torch.arange(60.0).double().where(torch.arange(60) != 8, 1e300), "not finite at node 8"),
         ("edge_index", torch.zeros(4, 2, dtype=torch.long), r"got torch.int64 of shape \[4, 2\]"),
         ("edge_index", torch.zeros(2, 4), "got torch.float32"),
     ],
@@ -130,7 +130,7 @@ def test_class_weights_make_the_classes_equal() -> None:
     with pytest.raises(ValueError, match="class_weights needs classes"):
         Task(tiny(regression=True), CPU, class_weights=True)
     data.y[data.val_mask] = 2
-    with pytest.raises(ValueError, match="no validation node is of a class that has any"):
+    with pytest.raises(ValueError, match="no validation node has a class with training nodes"):
         Task(data, CPU, class_weights=True)
 
 

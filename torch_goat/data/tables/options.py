@@ -1,7 +1,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from torch_goat.settings import check_types, make_plain
+from torch_goat.settings import check_fields
 
 Task = Literal["classification", "regression"]
 
@@ -49,8 +49,7 @@ class Tables:
     digest: str = ""
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_types(self)
+        check_fields(self)
         if not (self.train > 0 and self.val > 0 and self.train + self.val < 1):
             raise ValueError(
                 f"train = {self.train} and val = {self.val} must be above 0 and sum to less than 1; the rest is for "

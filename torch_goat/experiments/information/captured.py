@@ -10,7 +10,7 @@ from torch_geometric.data import Data
 
 from torch_goat.experiments.information.decompose import mutual_information
 from torch_goat.experiments.information.discretize import as_array, count, symbols
-from torch_goat.experiments.models import ModelOptions, build, degree_histogram
+from torch_goat.experiments.models import ModelOptions, Network, degree_histogram
 
 # The paper's layer, without the weighted mean of the neighbours, so that all that is captured passes through the RNN.
 _PAPER: Final = {"mean_residual": False, "rnn_init": "uniform"}
@@ -84,7 +84,7 @@ def fitted(model: str, layers: int, data: Data, budget: int = PARAMETERS) -> Mod
 def parameters(options: ModelOptions, data: Data) -> int:
     """The number of parameters of a network on a graph."""
     degree = degree_histogram(data.edge_index, data.num_nodes)
-    network = build(options, data.num_features, data.num_classes, degree=degree)
+    network = Network(options, data.num_features, data.num_classes, degree=degree)
     return sum(weight.numel() for weight in network.parameters())
 
 

@@ -21,7 +21,7 @@ from torch_goat.experiments.information import (
     supported_bins,
 )
 from torch_goat.experiments.information.captured import EPOCHS, MODELS, fitted
-from torch_goat.experiments.models import Network, build, degree_histogram
+from torch_goat.experiments.models import Network, degree_histogram
 from torch_goat.experiments.own_graph import graph_name, table_experiment
 from torch_goat.experiments.search import starting_point
 from torch_goat.nn.ordering import Ordering
@@ -131,6 +131,6 @@ class LabelledGraph(NamedTuple):
     ) -> Network:
         torch.manual_seed(seed)
         degree = degree_histogram(self.data.edge_index, self.data.num_nodes)
-        network = build(options, self.data.num_features, self.data.num_classes, degree=degree)
+        network = Network(options, self.data.num_features, self.data.num_classes, degree=degree)
         fit(network, self.data, training, seed=seed, device="cpu", observer=observer)
         return network

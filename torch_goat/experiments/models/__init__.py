@@ -1,11 +1,11 @@
-"""Networks to compare: GOAT and its rivals, alike in everything but their layers."""
+"""GOAT and baseline networks, which differ only in their layers."""
 
 from torch_goat.experiments.models.export import export_program
 from torch_goat.experiments.models.janossy import JanossyConv
 from torch_goat.experiments.models.layers import KINDS, degree_histogram
-from torch_goat.experiments.models.network import Network, build
+from torch_goat.experiments.models.network import Network, paper_network
 from torch_goat.experiments.models.options import ModelOptions
 
 MODELS = {name: kind.description for name, kind in KINDS.items()}
 
-__all__ = ["MODELS", "JanossyConv", "ModelOptions", "Network", "build", "degree_histogram", "export_program"]
+__all__ = ["MODELS", "JanossyConv", "ModelOptions", "Network", "degree_histogram", "export_program", "paper_network"]

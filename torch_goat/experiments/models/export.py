@@ -5,16 +5,16 @@ from torch_goat.experiments.models.network import Network
 
 
 def export_program(network: Network) -> ExportedProgram:
-    """A network as a program of :mod:`torch.export`, for graphs of any size; ``torch.export.save`` writes it.
+    """Exports a network with :mod:`torch.export`, for graphs of any size; ``torch.export.save`` writes it to a file.
 
     The program takes ``(x, edge_index)``, or ``(x, edge_index, edge_attr)`` if the network reads edge features, on the
-    network's device. Its RNNs are operators of this package, so that the process that loads it must import
-    ``torch_goat.nn`` first, and they run on the backend that the network has: ``"torch"`` runs everywhere.
+    network's device. Its RNNs are custom operators: a process that loads it must import ``torch_goat.nn`` first. They
+    run on the network's backend; ``"torch"`` runs everywhere.
 
     Args:
-        network: The network, put into evaluation. Layers that draw orders at random (sage-lstm, janossy) and the
-            backend ``"reference"``, a loop over the nodes, cannot be exported; nor can a selection of neighbours
-            (``max_neighbors``), whose number nobody knows before, or a GOAT layer without self loops.
+        network: The network, which is put into evaluation mode. Layers that draw random orders (sage-lstm, janossy),
+            the backend ``"reference"`` (a loop over the nodes), a selection of neighbours (``max_neighbors``) and GOAT
+            layers without self loops cannot be exported, since their shapes depend on the data.
     """
     kinds = set(network.options.kinds)
     if network.options.max_neighbors or not network.options.add_self_loops:

@@ -17,17 +17,17 @@ class JanossyConv(SAGEConv):
         \mathrm{RNN}\left(\left[\mathbf{x}_{\pi_m(1)}, \ldots, \mathbf{x}_{\pi_m(k)}\right]\right)
 
     A training step draws one order (:math:`M = 1`) from PyTorch's generator. Evaluation averages over a fixed set of
-    orders, each a function of the two node numbers of an edge alone: it draws nothing, and depends neither on the order
-    of the edges nor on the rest of the graph. With whole neighbourhoods and one order this is GraphSAGE-LSTM.
+    orders that depend only on the two node numbers of each edge: it is deterministic, and independent of the order of
+    the edges and of the rest of the graph. With whole neighbourhoods and one order this is GraphSAGE-LSTM.
 
-    The weights are those of PyG's ``SAGEConv`` with an :class:`~torch_goat.nn.RNNAggregation`. A node without
-    neighbours reads nothing and gets its own share alone; multi-edges are read once each.
+    The weights are those of PyG's ``SAGEConv`` with an :class:`~torch_goat.nn.RNNAggregation`. For a node without
+    neighbours the RNN's state is zero; multi-edges are read once each.
 
     Args:
         in_channels: The width of the input, and of the RNN.
         out_channels: The width of the output.
-        length: How many neighbours an order reads, :math:`k`; all of them if ``None``.
-        permutations: How many orders evaluation averages over, :math:`M`.
+        length: The number of neighbours that an order reads, :math:`k`; all of them if ``None``.
+        permutations: The number of orders that evaluation averages over, :math:`M`.
         rnn: ``"lstm"``, ``"gru"`` or ``"rnn"``.
         backend: A name of :func:`torch_goat.backends`, or ``"auto"``.
 
@@ -58,8 +58,8 @@ class JanossyConv(SAGEConv):
         Args:
             x: The node features ``[N, in_channels]``.
             edge_index: The edges in any order: COO ``[2, E]``, an ``EdgeIndex``, or a torch sparse matrix as ``adj_t``.
-            n_id: The numbers of the nodes in the graph that this is a part of ``[N]``; the orders of evaluation go by
-                these and are then those of the whole graph.
+            n_id: The nodes in the numbering of the whole graph ``[N]``, if this is a part of it; evaluation then reads
+                the same orders as on the whole graph.
         """
         num_nodes = x.size(0)
         edge_index, _ = to_edges(edge_index, None, None, num_nodes, num_nodes)

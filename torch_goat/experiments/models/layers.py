@@ -1,13 +1,12 @@
-"""The kinds of layer that a network is made of.
+"""The kinds of layers of a network.
 
-A kind is a function that builds the layer for its place in a network. What the function takes by keyword are options of
-:class:`ModelOptions`, by their names: its signature says which options a layer reads. The layer maps
-``(x, edge_index)`` to new states, or ``(x, edge_index, edge_attr)`` if it was built to read edge features.
+A kind has a function that builds the layer for its place in a network, from the options of :class:`ModelOptions` that
+the kind reads. The layer maps ``(x, edge_index)`` to new states, or ``(x, edge_index, edge_attr)`` if it was built to
+read edge features.
 """
 
-import inspect
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -39,73 +38,61 @@ SCALERS = ("identity", "amplification", "attenuation", "linear", "inverse_linear
 
 
 class Place(NamedTuple):
-    """Where a layer stands."""
+    """The place of a layer in a network."""
 
     number: int  # in the network, from 0
     in_channels: int
     out_channels: int  # of one head
-    degree: Tensor | None  # how many nodes of the training graph have 0, 1, 2, ... neighbours
-    edge_dim: int | None = None  # the number of edge features, of a kind that reads them
+    degree: Tensor | None  # the number of nodes of the training graph with 0, 1, 2, ... neighbours
+    edge_dim: int | None = None  # the number of edge features, for a kind that reads them
 
 
 class Part(NamedTuple):
-    """What a layer that is given a part of a graph may have to know of the whole."""
+    """What a layer needs to know about the whole graph when it is applied to a part of it."""
 
-    n_id: Tensor  # the numbers of the part's nodes there [n]
-    degree: Tensor | None  # the sizes of their closed neighbourhoods there [n], if any layer asks for them
+    n_id: Tensor  # the part's nodes in the numbering of the whole graph [n]
+    degree: Tensor | None  # the sizes of their closed neighbourhoods there [n], if any layer needs them
 
 
 class Sampled(NamedTuple):
-    """A part of a graph that a sampler drew hop by hop from a batch of nodes, which stand first."""
+    """A part of a graph that was sampled hop by hop from a batch of nodes, which come first."""
 
-    n_id: Tensor  # the numbers of its nodes in the graph [n]
+    n_id: Tensor  # its nodes in the numbering of the whole graph [n]
     degree: Tensor | None  # the sizes of their closed neighbourhoods there [n]
-    nodes: list[int]  # how many the batch has, how many the first hop found, the second, ...
-    edges: list[int]  # how many edges were drawn in the first hop, the second, ...
+    nodes: list[int]  # the number of nodes in the batch, found in the first hop, the second, ...
+    edges: list[int]  # the number of edges sampled in the first hop, the second, ...
 
     def before(self, layers: int) -> tuple[Part, int, int]:
-        """What a layer reads that is followed by others: its nodes, how many it computes, and how many edges.
+        """The input of a layer: the nodes it reads, how many of them it computes, and how many edges it reads.
 
         Args:
-            layers: How many layers there are from this one on.
+            layers: The number of layers from this one to the last.
         """
         read, targets, edges = sum(self.nodes[: layers + 1]), sum(self.nodes[:layers]), sum(self.edges[:layers])
         return Part(self.n_id[:read], None if self.degree is None else self.degree[:read]), targets, edges
-
-
-@cache
-def _by_keyword(build: Callable[..., Module]) -> frozenset[str]:
-    """What a function takes by keyword alone."""
-    parameters = inspect.signature(build).parameters.values()
-    return frozenset(parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY)
 
 
 class Kind(NamedTuple):
     """A kind of layer."""
 
     description: str
-    build: Callable[..., Module]  # from a place and the options that it reads
-    bounded: bool = False  # its output is an RNN's state, within (-1, 1) and of even width: never a network's output
-    last: str = ""  # the kind of the last layer in a network of this one, unless said otherwise; "" is this one
-    more: frozenset[str] = frozenset()  # options that it reads besides, as the layer's own constructor names them
+    build: Callable[..., Module]  # from a place and the options that it reads, by keyword
+    reads: frozenset[str] = frozenset()  # the options that it reads
     edges: bool = False  # whether it reads edge features
-    whole: str = ""  # what of the whole graph it must be told with a part of it: a field of Part
-
-    @property
-    def reads(self) -> frozenset[str]:
-        """The options that the layer reads."""
-        return self.more | _by_keyword(self.build)
+    whole: str = ""  # the field of Part that it needs when it is applied to a part of a graph
+    goat: bool = False  # a GOAT layer: it has an ordering, and its states lie within (-1, 1)
+    last: str = ""  # the default kind of the last layer in a network of this kind; "" is this kind
 
 
 class NodeLinear(Linear):
-    """A linear map of each node's own state: a layer that reads no edges."""
+    """A linear map of each node's own state, which ignores the edges."""
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         return super().forward(x)
 
 
 class GraphConvolution(GCNConv):
-    """PyG's ``GCNConv``, whose weights are made of degrees, for parts of a graph too."""
+    """PyG's ``GCNConv``, also for parts of a graph, whose degrees are those of the whole graph."""
 
     def forward(self, x: Tensor, edge_index: Tensor, degree: Tensor | None = None) -> Tensor:
         """Runs the layer.
@@ -113,8 +100,8 @@ class GraphConvolution(GCNConv):
         Args:
             x: The node features ``[N, in_channels]``.
             edge_index: The edges ``[2, E]``.
-            degree: The sizes of the nodes' closed neighbourhoods in the graph that this is a part of ``[N]``. Where
-                only some of a node's edges are there, each stands for several, so that their sum is right on average.
+            degree: The sizes of the nodes' closed neighbourhoods in the whole graph ``[N]``, if this is a part of it.
+                Sampled edges are scaled up, so that their sum has the right expectation.
         """
         if degree is None:
             source, target = edge_index = _closed(edge_index, x.size(0))
@@ -130,10 +117,10 @@ class GraphConvolution(GCNConv):
 
 
 class _Closed(MessagePassing):
-    """An attention layer of PyG whose edges get their self loops from what is kept of a graph.
+    """An attention layer of PyG that takes edges with self loops from a cache.
 
-    PyG would make them in every call, and wait for the device to count them. With edge features it still does, since
-    those of a self loop come from its neighbours'.
+    PyG adds them in every call, and waits for the device to count them. With edge features it still does, since those
+    of a self loop are computed from its neighbours'.
     """
 
     def __init__(self, *widths: int, edge_dim: int | None, **options: Any) -> None:
@@ -153,10 +140,10 @@ class DynamicGraphAttention(_Closed, GATv2Conv):
 
 
 class MeanSAGE(SAGEConv):
-    """PyG's ``SAGEConv`` with the mean, which projects before it averages where that is narrower.
+    """PyG's ``SAGEConv`` with the mean, which projects before averaging if that is narrower.
 
-    The mean of projected states is the projected mean. PyG averages first, with the whole width for every edge, which
-    does not fit a GPU for graphs of many edges and thousands of features.
+    The mean of projected states is the projected mean. PyG averages first, in the full width for every edge, which does
+    not fit on a GPU for graphs with many edges and thousands of features.
     """
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
@@ -167,7 +154,7 @@ class MeanSAGE(SAGEConv):
 
 
 class SumOfHeads(Module):
-    """An attention layer of PyG whose heads are added up, a way of joining them that PyG does not have.
+    """An attention layer of PyG whose heads are summed, which PyG does not offer.
 
     Args:
         conv: The layer, built to average its heads and without a bias.
@@ -188,19 +175,19 @@ class SumOfHeads(Module):
 
 
 def _closed(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """The edges with one self loop at every node, behind the others."""
+    """The edges with one self loop at every node, after the others."""
     return neighborhoods(edge_index, (num_nodes, num_nodes), add_self_loops=True).edge_index
 
 
 def build_norm(norm: str, channels: int) -> Module:
-    """A normalisation by its name in the options; a single node in training is normalised as in evaluation."""
+    """Builds a normalisation by its name; a single node is normalised as in evaluation, also in training."""
     if norm == "batch":
         return BatchNorm(channels, allow_single_element=True)
     return LayerNorm(channels, mode="node") if norm == "layer" else Identity()
 
 
 def degree_histogram(edge_index: Tensor, num_nodes: int) -> Tensor:
-    """How many nodes have 0, 1, 2, ... incoming edges: what PNA is told of the training graph.
+    """Counts the nodes with 0, 1, 2, ... incoming edges, which PNA needs of the training graph.
 
     Args:
         edge_index: The edges ``[2, E]``.
@@ -209,31 +196,13 @@ def degree_histogram(edge_index: Tensor, num_nodes: int) -> Tensor:
     return torch.bincount(torch.bincount(edge_index[1], minlength=num_nodes))
 
 
-def _mlp(place: Place) -> Module:
-    return NodeLinear(place.in_channels, place.out_channels)
+def _plain(conv: Callable[..., Module], place: Place, **options: Any) -> Module:
+    return conv(place.in_channels, place.out_channels, **options)
 
 
-def _gcn(place: Place) -> Module:
-    return GraphConvolution(place.in_channels, place.out_channels)
-
-
-def _sage_mean(place: Place) -> Module:
-    return MeanSAGE(place.in_channels, place.out_channels)
-
-
-def _sage_max(place: Place) -> Module:
-    return SAGEConv(place.in_channels, place.out_channels, aggr="max")
-
-
-def _sage_lstm(place: Place, *, rnn: str, backend: str) -> Module:
-    return JanossyConv(place.in_channels, place.out_channels, rnn=rnn, backend=backend)
-
-
-def _janossy(
-    place: Place, *, permutation_lengths: tuple[int, ...], permutations: int, rnn: str, backend: str
-) -> Module:
+def _janossy(place: Place, *, permutation_lengths: tuple[int, ...], **options: Any) -> Module:
     length = permutation_lengths[min(place.number, len(permutation_lengths) - 1)]
-    return JanossyConv(place.in_channels, place.out_channels, length, permutations, rnn, backend)
+    return JanossyConv(place.in_channels, place.out_channels, length, **options)
 
 
 def _gin(place: Place, *, activation: str, norm: str) -> Module:
@@ -244,9 +213,8 @@ def _gin(place: Place, *, activation: str, norm: str) -> Module:
 def _attention(
     conv: Callable[..., MessagePassing], place: Place, *, heads: int, head_pooling: str, attention_dropout: float
 ) -> Module:
-    build = partial(
-        conv, place.in_channels, place.out_channels, heads, dropout=attention_dropout, edge_dim=place.edge_dim
-    )
+    widths = place.in_channels, place.out_channels, heads
+    build = partial(conv, *widths, dropout=attention_dropout, edge_dim=place.edge_dim)
     return SumOfHeads(build(concat=False, bias=False)) if head_pooling == "sum" else build(concat=head_pooling == "cat")
 
 
@@ -259,63 +227,52 @@ def _pna(place: Place, *, aggregators: tuple[str, ...], scalers: tuple[str, ...]
 
 
 def _goat(
-    conv: Callable[..., GOATConv],
-    place: Place,
-    *,
-    heads: int,
-    head_pooling: str,
-    attention: str,
-    rnn: str,
-    bidirectional: bool,
-    max_neighbors: int,
-    neighbor_selection: str,
-    attention_dropout: float,
-    backend: str,
-    **more: Any,
+    conv: Callable[..., GOATConv], place: Place, *, max_neighbors: int, attention_dropout: float, **options: Any
 ) -> Module:
-    return conv(
-        place.in_channels,
-        place.out_channels,
-        heads,
-        head_pooling=head_pooling,
-        attention=attention,
-        rnn=rnn,
-        bidirectional=bidirectional,
-        max_neighbors=max_neighbors or None,
-        neighbor_selection=neighbor_selection,
-        dropout=attention_dropout,
-        edge_dim=place.edge_dim,
-        backend=backend,
-        **more,
-    )
+    options |= {"max_neighbors": max_neighbors or None, "dropout": attention_dropout, "edge_dim": place.edge_dim}
+    return conv(place.in_channels, place.out_channels, **options)
 
+
+_RNN = frozenset({"rnn", "backend"})
+_ATTENTION = frozenset({"heads", "head_pooling", "attention_dropout"})
+_PAPER = _RNN | _ATTENTION | {"attention", "bidirectional", "max_neighbors", "neighbor_selection"}
+_GOAT = _PAPER | {"add_self_loops", "mean_residual", "scaling", "state_norm", "state_dropout", "rnn_init"}
+_JANOSSY = _RNN | {"permutation_lengths", "permutations"}
+_PNA = frozenset({"aggregators", "scalers"})
+_GIN = frozenset({"activation", "norm"})
 
 KINDS: dict[str, Kind] = {
-    "mlp": Kind("linear maps of each node alone, without the graph", _mlp),
-    "gcn": Kind("graph convolution: the mean over neighbours, weighted by degrees", _gcn, whole="degree"),
-    "sage-mean": Kind("GraphSAGE with the mean over neighbours", _sage_mean),
-    "sage-max": Kind("GraphSAGE with the maximum over neighbours", _sage_max),
-    "sage-lstm": Kind("GraphSAGE with an LSTM that reads all neighbours in a random order", _sage_lstm, whole="n_id"),
-    "gin": Kind("graph isomorphism network: an MLP on the sum over neighbours", _gin),
-    "gat": Kind("graph attention", partial(_attention, GraphAttention), edges=True),
-    "gatv2": Kind("graph attention with dynamic scores", partial(_attention, DynamicGraphAttention), edges=True),
-    "pna": Kind("principal neighbourhood aggregation: several aggregators, scaled by degree", _pna),
-    "janossy": Kind("Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _janossy, whole="n_id"),
-    "goat": Kind(
-        "graph ordering attention",
-        partial(_goat, GOATConv),
-        bounded=True,
-        last="gat",
-        more=frozenset({"add_self_loops", "mean_residual", "scaling", "state_norm", "state_dropout", "rnn_init"}),
-        edges=True,
+    "mlp": Kind("linear maps of each node alone, without the graph", partial(_plain, NodeLinear)),
+    "gcn": Kind(
+        "graph convolution: the mean over neighbours, weighted by degrees",
+        partial(_plain, GraphConvolution),
+        whole="degree",
+    ),
+    "sage-mean": Kind("GraphSAGE with the mean over neighbours", partial(_plain, MeanSAGE)),
+    "sage-max": Kind("GraphSAGE with the maximum over neighbours", partial(_plain, partial(SAGEConv, aggr="max"))),
+    "sage-lstm": Kind(
+        "GraphSAGE with an LSTM that reads all neighbours in a random order",
+        partial(_plain, JanossyConv),
+        _RNN,
         whole="n_id",
     ),
+    "gin": Kind("graph isomorphism network: an MLP on the sum over neighbours", _gin, _GIN),
+    "gat": Kind("graph attention", partial(_attention, GraphAttention), _ATTENTION, edges=True),
+    "gatv2": Kind(
+        "graph attention with dynamic scores", partial(_attention, DynamicGraphAttention), _ATTENTION, edges=True
+    ),
+    "pna": Kind("principal neighbourhood aggregation: several aggregators, scaled by degree", _pna, _PNA),
+    "janossy": Kind(
+        "Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _janossy, _JANOSSY, whole="n_id"
+    ),
+    "goat": Kind("graph ordering attention", partial(_goat, GOATConv), _GOAT, True, "n_id", goat=True, last="gat"),
     "goat-paper": Kind(
         "graph ordering attention, the paper's equations exactly",
         partial(_goat, GOATConv.paper),
-        bounded=True,
+        _PAPER,
+        True,
+        "n_id",
+        goat=True,
         last="gat",
-        edges=True,
-        whole="n_id",
     ),
 }

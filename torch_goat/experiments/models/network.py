@@ -1,5 +1,5 @@
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -23,9 +23,9 @@ class Network(Module):
         options: The network's options.
         in_channels: The width of the input.
         out_channels: The number of classes or of regression targets.
-        degree: How many nodes of the training graph have 0, 1, 2, ... neighbours, as
-            :func:`degree_histogram` counts them; pna layers need it, others do not look at it.
-        edge_dim: The number of edge features, which the attention and GOAT layers of the network read; 0 is none.
+        degree: The number of nodes of the training graph with 0, 1, 2, ... neighbours (:func:`degree_histogram`), which
+            pna layers need.
+        edge_dim: The number of edge features, which attention and GOAT layers read; 0 for none.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Network(Module):
     @property
     def num_orderings(self) -> int:
         """The number of GOAT layers, each of which has an ordering."""
-        return sum(isinstance(layer, GOATConv) for layer in self.layers)
+        return self.options.num_orderings
 
     def reset_parameters(self) -> None:
         for module in self.children():
@@ -91,11 +91,11 @@ class Network(Module):
             edge_attr: Their features ``[E, edge_dim]``, if the network was built to read them.
             orderings: One ordering to replay per GOAT layer (``None``: sort).
             return_orderings: Whether to return ``(out, orderings)``.
-            sampled: How the graph was sampled from a larger one; then the output is that of the batch's own nodes.
+            sampled: How the graph was sampled from a larger one; then the output is that of the batch's nodes.
         """
         if x.dim() != 2 or x.size(1) != self.in_channels:
             raise ValueError(f"x must have shape [nodes, {self.in_channels}], got {list(x.shape)}.")
-        # For layers of PyG too: its gather and scatter go wrong with int32, its errors are about other things.
+        # PyG's layers need it too: PyTorch's gather and scatter give wrong results for expanded int32 indices.
         edge_index, _ = to_edges(edge_index, None, None, x.size(0), x.size(0))
         shape = None if edge_attr is None else list(edge_attr.shape)
         if shape != ([edge_index.size(1), self.edge_dim] if self.edge_dim else None):
@@ -109,11 +109,11 @@ class Network(Module):
         x, part, targets = self.encode(x), None, None
         if sampled is not None and len(sampled.edges) != len(self.layers):
             raise ValueError(
-                f"{len(sampled.edges)} hops were sampled, but the network has {len(self.layers)} layers; sample "
-                "one hop for each."
+                f"{len(sampled.edges)} hops were sampled, but the network has {len(self.layers)} layers; sample one "
+                "hop for each layer."
             )
         for number, layer in enumerate(self.layers):
-            if sampled is not None:  # a layer computes what the next one reads, and reads no more than that takes
+            if sampled is not None:  # each layer computes only the nodes that the next one reads
                 part, targets, edges = sampled.before(len(self.layers) - number)
                 edge_index, edge_attr = edge_index[:, :edges], None if edge_attr is None else edge_attr[:edges]
             ordering = next(replay) if isinstance(layer, GOATConv) else None
@@ -134,17 +134,17 @@ class Network(Module):
 
     @property
     def encodes(self) -> bool:
-        """Whether the first layer reads something other than the input itself."""
+        """Whether :meth:`encode` changes the input."""
         return self.encoder is not None or self.options.input_gain != 1
 
     def encode(self, x: Tensor) -> Tensor:
-        """What the first layer reads."""
+        """Maps the input to the states that the first layer reads."""
         if self.options.input_gain != 1:
             x = self.options.input_gain * x
         return x if self.encoder is None else self.encoder(x)
 
     def decode(self, x: Tensor) -> Tensor:
-        """The output, from what the last layer gives."""
+        """Maps the states after the last layer to the output."""
         return x if self.output is None else self.output(x)
 
     def run_layer(
@@ -159,20 +159,20 @@ class Network(Module):
         part: Part | None = None,
         targets: int | None = None,
     ) -> tuple[Tensor, Ordering | None]:
-        """A layer with all that belongs to it, dropout before it and the activation after it.
+        """Runs a layer with the dropout before it and the residual, normalisation and activation after it.
 
         Args:
-            number: Which layer, from 0.
+            number: The layer's number, from 0.
             x: The states before it ``[N, channels]``.
             edge_index: The edges ``[2, E]``.
             edge_attr: Their features, if the network reads any.
             ordering: An ordering for a GOAT layer to replay.
-            return_ordering: Whether to return that of a GOAT layer.
-            part: What of the whole graph must be known, if this is a part of one.
-            targets: How many nodes, the first ones, are computed; all of them if ``None``.
+            return_ordering: Whether to return the ordering of a GOAT layer.
+            part: Information about the whole graph, if this is a part of one.
+            targets: How many nodes to compute, the first ones; all of them if ``None``.
 
         Returns:
-            The states after it, and the ordering if it was asked for and there is one.
+            The states after the layer, and its ordering if requested.
         """
         layer, kind = self.layers[number], KINDS[self.options.kinds[number]]
         edges = (edge_attr,) if edge_attr is not None and kind.edges else ()
@@ -199,8 +199,43 @@ class Network(Module):
         return out, used
 
 
-def build(
-    options: ModelOptions, in_channels: int, out_channels: int, *, degree: Tensor | None = None, edge_dim: int = 0
+def paper_network(
+    in_channels: int,
+    hidden_channels: int,
+    out_channels: int,
+    heads: int = 1,
+    *,
+    second: Literal["gat", "gcn"] = "gat",
+    input_channels: int = 0,
+    second_channels: int = 0,
+    dropout: float = 0.5,
+    **options: Any,
 ) -> Network:
-    """The network that the options describe; the arguments are those of :class:`Network`."""
-    return Network(options, in_channels, out_channels, degree=degree, edge_dim=edge_dim)
+    """Builds the paper's network: an optional linear encoder, a GOAT layer, ELU, and a GAT or GCN layer.
+
+    Args:
+        in_channels: The width of the input.
+        hidden_channels: The width of one head of the GOAT layer.
+        out_channels: The number of classes or of regression targets.
+        heads: The number of heads of the GOAT layer.
+        second: The second layer, ``"gat"`` (one head) or ``"gcn"``.
+        input_channels: The width of the encoder; 0 for none.
+        second_channels: The width of the second layer, followed by ELU and a linear output, as the paper does for
+            regression; with 0 the second layer gives the output.
+        dropout: The dropout probability of the input of both layers and of the attention coefficients.
+        **options: Further fields of :class:`ModelOptions`, for example ``name="goat-paper"`` for the paper's equations
+            exactly.
+    """
+    if second not in ("gat", "gcn"):
+        raise ValueError(f"second must be 'gat' or 'gcn', got {second!r}.")
+    options.setdefault("attention_dropout", dropout)
+    chosen = ModelOptions(
+        **options,
+        last=second,
+        hidden_channels=hidden_channels,
+        heads=heads,
+        input_channels=input_channels,
+        last_channels=second_channels,
+        dropout=dropout,
+    )
+    return Network(chosen, in_channels, out_channels)

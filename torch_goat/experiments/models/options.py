@@ -1,80 +1,64 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Literal
 
 from torch_goat.experiments.models.layers import AGGREGATORS, KINDS, SCALERS
 from torch_goat.ops.ragged_rnn.backends import BACKENDS
-from torch_goat.settings import check_types, make_plain, nearest
+from torch_goat.settings import check_fields, nearest
 
-_SMALLEST = {
-    "input_channels": 0,
-    "hidden_channels": 1,
-    "num_layers": 1,
-    "last_channels": 0,
-    "heads": 1,
-    "max_neighbors": 0,
-    "permutations": 1,
-}
-_OF_EVERY_NETWORK = {
-    "name",
-    "input_gain",
-    "input_channels",
-    "num_layers",
-    "last_channels",
-    "last",
-    "dropout",
-    "residual",
-}
+_AT_LEAST_0 = ("input_channels", "last_channels", "max_neighbors")
+_AT_LEAST_1 = ("hidden_channels", "num_layers", "heads", "permutations")
+_OF_NETWORK = {"name", "num_layers", "last", "last_channels", "input_gain", "input_channels", "dropout", "residual"}
 _OF_HEADS = {"heads", "head_pooling"}  # the last layer has one head
 
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """A network: its layers, how wide they are, and what stands between them.
+    """A network: the kind and width of its layers, and what is between them.
 
-    An encoder, if any, maps the input linearly. Each layer drops out of its input, computes, adds the residual, and is
-    followed by the normalisation and the activation. The last layer gives the output itself, or a linear output follows
-    it. All of this is the same for every kind of layer, so that two networks may differ in their layers alone. An
-    option that no layer of the network reads must keep its default.
+    An optional encoder maps the input linearly. Each layer applies dropout to its input, computes, adds the residual,
+    and is followed by the normalisation and the activation. The last layer gives the output, or a linear output follows
+    it. All of this is the same for every kind of layer, so that two networks can differ in their layers only. Setting
+    an option that no layer of the network reads raises an error.
 
     Args:
         name: The kind of the layers, a key of :data:`torch_goat.experiments.models.MODELS`.
-        input_gain: What the input is multiplied by. Features whose rows sum to one are small, and with them all that a
-            network makes of them until its weights have grown, against which weight decay works.
-        input_channels: The width of the encoder; there is none if 0.
-        hidden_channels: The width of a layer, of one head where there are heads.
+        input_gain: A factor for the input. Features whose rows sum to one are small, and so is everything computed from
+            them until the weights have grown, which weight decay counteracts.
+        input_channels: The width of the encoder; 0 for none.
+        hidden_channels: The width of a layer, per head if there are heads.
         num_layers: The number of layers.
         last_channels: The width of the last layer, followed by a linear output. With 0 the last layer gives the output
-            itself, except for the GOAT kinds, whose states lie within (-1, 1): they have ``hidden_channels`` there,
+            itself, except for the GOAT kinds, whose states lie within (-1, 1): these have ``hidden_channels`` there,
             and the linear output.
-        last: The kind of the last of several layers; ``""`` is ``"gat"`` for the GOAT kinds, as in the paper, and the
-            kind of the others for the rest. A network of one layer has only the one of its name.
+        last: The kind of the last of several layers; ``""`` is ``"gat"`` for the GOAT kinds, as in the paper, and
+            ``name`` for all others.
         heads: The number of heads of every layer but the last, which has one (gat, gatv2, goat).
-        head_pooling: How heads are joined; ``"cat"`` makes a layer ``heads * hidden_channels`` wide.
-        activation: What follows a layer; in a gin layer, what stands between its two linear maps too.
-        dropout: The probability of dropping an element of a layer's input.
-        attention_dropout: The probability of dropping a coefficient (gat, gatv2, goat).
-        norm: The normalisation after a layer, over all nodes or of each node; in a gin layer after its first map too.
+        head_pooling: How heads are combined; ``"cat"`` makes a layer ``heads * hidden_channels`` wide.
+        activation: The activation after a layer; in a gin layer, also between its two linear maps.
+        dropout: The dropout probability of a layer's input.
+        attention_dropout: The dropout probability of attention coefficients (gat, gatv2, goat).
+        norm: The normalisation after a layer, over all nodes or per node; in a gin layer, also after its first map.
         residual: Whether a linear map of a layer's input is added to its output.
         rnn: The sequence model (goat, sage-lstm, janossy).
-        attention: The scores (goat).
-        bidirectional: Whether neighbours are read from both ends (goat).
-        max_neighbors: The most neighbours that are read; all of them if 0 (goat).
-        neighbor_selection: Which ones, if not all (goat).
+        attention: The attention scores (goat).
+        bidirectional: Whether neighbours are read in both directions (goat).
+        max_neighbors: The maximum number of neighbours to read; 0 for all (goat).
+        neighbor_selection: Which neighbours are kept (goat).
         add_self_loops: Whether a node is in its own neighbourhood (goat). If not, ``residual`` keeps its own state
-            apart from its neighbours', as GraphSAGE does.
-        mean_residual: Whether the weighted mean of the neighbours is added to what the RNN gives (goat).
-        scaling: What a neighbour's state is scaled by, its coefficient or that times their number (goat).
+            separate from its neighbours', as GraphSAGE does.
+        mean_residual: Whether the weighted mean of the neighbours is added to the RNN's output (goat).
+        scaling: The factor of a neighbour's state: its coefficient, or that times the number of neighbours (goat).
         state_norm: Whether states are normalised before they are scaled and read (goat).
-        state_dropout: The probability of dropping an element of the states that are read (goat).
-        rnn_init: How the weights of the sequence model are drawn (goat).
+        state_dropout: The dropout probability of the states that are read (goat).
+        rnn_init: The initialisation of the sequence model's weights (goat).
         aggregators: The aggregators (pna).
         scalers: Their scalers (pna).
-        permutation_lengths: How many neighbours an order reads in the first layer, the second, and so on; the last
-            number is that of all further layers (janossy).
-        permutations: How many orders evaluation averages over (janossy).
-        backend: What computes the RNN, a name of :func:`torch_goat.backends` or ``"auto"`` (goat, sage-lstm, janossy).
+        permutation_lengths: The number of neighbours in a permutation for the first layer, the second, and so on; the
+            last number applies to all further layers (janossy).
+        permutations: The number of permutations that evaluation averages over (janossy).
+        backend: The RNN backend, a name of :func:`torch_goat.backends` or ``"auto"`` (goat, sage-lstm, janossy).
     """
 
     name: str = "goat"
@@ -109,9 +93,8 @@ class ModelOptions:
     backend: str = "auto"
 
     def __post_init__(self) -> None:
-        make_plain(self)
+        check_fields(self)
         self._check_values()
-        check_types(self)
         self._check_read()
         self._check_together()
 
@@ -122,9 +105,14 @@ class ModelOptions:
         return (self.name,) * (self.num_layers - 1) + (last if self.num_layers > 1 else self.name,)
 
     @property
+    def num_orderings(self) -> int:
+        """The number of GOAT layers, each of which has an ordering."""
+        return sum(KINDS[kind].goat for kind in self.kinds)
+
+    @property
     def linear_output(self) -> bool:
-        """Whether a linear map follows the last layer."""
-        return self.last_channels > 0 or KINDS[self.kinds[-1]].bounded
+        """Whether a linear map follows the last layer; the states of a GOAT layer cannot be an output."""
+        return self.last_channels > 0 or KINDS[self.kinds[-1]].goat
 
     def channels(self, number: int, out_channels: int) -> int:
         """The width of one head of a layer.
@@ -140,28 +128,26 @@ class ModelOptions:
     def reads(self) -> frozenset[str]:
         """The options that this network reads."""
         *hidden, last = (KINDS[kind] for kind in self.kinds)
-        names = _OF_EVERY_NETWORK | (last.reads - _OF_HEADS)
+        names = _OF_NETWORK | (last.reads - _OF_HEADS)
         names = names.union(*(kind.reads for kind in hidden))
-        if hidden or (last.bounded and not self.last_channels):
+        if hidden or (last.goat and not self.last_channels):
             names |= {"hidden_channels"}
         if hidden or self.linear_output:
             names |= {"activation", "norm"}
         return frozenset(names)
 
     def _check_values(self) -> None:
-        """Refuses what is impossible whatever the other options are."""
+        """Checks each option by itself."""
         _check_known("name", [self.name], KINDS)
         _check_known("last", [self.last] if self.last else [], KINDS)
         _check_known("aggregators", self.aggregators, AGGREGATORS)
         _check_known("scalers", self.scalers, SCALERS)
         _check_known("backend", [self.backend], BACKENDS)
-        for name, hint in _HINTS.items():
-            if get_origin(hint) is Literal:
-                _check_known(name, [getattr(self, name)], get_args(hint))
-            elif get_origin(hint) is tuple and not getattr(self, name):
+        for name in ("aggregators", "scalers", "permutation_lengths"):
+            if not getattr(self, name):
                 raise ValueError(f"{name} is empty; name at least one.")
-        for name, smallest in _SMALLEST.items():
-            if (value := getattr(self, name)) < smallest:
+        for name in (*_AT_LEAST_0, *_AT_LEAST_1):
+            if (value := getattr(self, name)) < (smallest := int(name in _AT_LEAST_1)):
                 raise ValueError(f"{name} must be at least {smallest}, got {value}.")
         if not 0 < self.input_gain < math.inf:
             raise ValueError(f"input_gain must be a positive number, got {self.input_gain}.")
@@ -172,7 +158,7 @@ class ModelOptions:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {probability}.")
 
     def _check_read(self) -> None:
-        """Refuses an option that was set but does nothing."""
+        """Raises an error for an option that is set but has no effect."""
         if self.last and self.num_layers == 1:
             raise ValueError(f"last={self.last!r} needs num_layers of at least 2; with one layer set name instead.")
         reads = self.reads()
@@ -183,7 +169,7 @@ class ModelOptions:
                 raise ValueError(f"{field.name}={value!r} is read by no layer of this network ({chain}); leave it out.")
 
     def _check_together(self) -> None:
-        """Refuses values that do not fit each other."""
+        """Checks options that depend on each other."""
         if self.neighbor_selection != "random" and not self.max_neighbors:
             raise ValueError(f"neighbor_selection={self.neighbor_selection!r} needs max_neighbors of at least 1.")
         lengths, sampled = len(self.permutation_lengths), max(1, self.kinds.count("janossy"))
@@ -191,18 +177,15 @@ class ModelOptions:
             raise ValueError(f"permutation_lengths has {lengths} entries, but there are {sampled} janossy layers.")
         for number, kind in enumerate(self.kinds):
             width = self.channels(number, out_channels=2)
-            if self.bidirectional and "bidirectional" in KINDS[kind].reads and width % 2:
+            if self.bidirectional and KINDS[kind].goat and width % 2:
                 name = "hidden_channels" if width == self.hidden_channels else "last_channels"
                 raise ValueError(
                     f"{name}={width} is odd, but a bidirectional RNN gives each direction half of it; choose an even "
-                    f"width or bidirectional=false."
+                    "width or bidirectional=false."
                 )
-
-
-_HINTS = get_type_hints(ModelOptions)
 
 
 def _check_known(name: str, values: Iterable[str], known: Iterable[str]) -> None:
     for value in values:
         if value not in known:
-            raise ValueError(f"{name}={value!r} is unknown{nearest(str(value), known)}")
+            raise ValueError(f"{name}={value!r} is unknown{nearest(value, known)}")

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from torch_goat import settings
 from torch_goat.experiments import Experiment, Result, RunError, finished
 from torch_goat.experiments.recipes import CellName, CellRun, Trial
-from torch_goat.experiments.run import RESULT
 from torch_goat.experiments.training.options import difference
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
@@ -71,7 +70,7 @@ class Ledger:
                 _check(found)
             except _INVALID:
                 raise RunError(
-                    f"{folder / RESULT} lacks metrics that the table needs; remove it to run this again."
+                    f"the result in {folder} lacks metrics that the table needs; remove the folder to run this again."
                 ) from None
         return found
 

@@ -22,7 +22,7 @@ def save_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
 
 
 def save_checkpoint(path: Path, loop: Loop, peak_memory_bytes: int) -> None:
-    """Writes all that the rest of a loop depends on."""
+    """Writes everything that the remaining epochs depend on."""
     tensors = {f"model.{name}": value for name, value in loop.network.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in loop.best.items()}
     tensors |= {f"average.{name}": value for name, value in loop.average.items()}
@@ -37,27 +37,23 @@ def save_checkpoint(path: Path, loop: Loop, peak_memory_bytes: int) -> None:
         "format": _FORMAT,
         "best_epoch": loop.best_epoch,
         "peak_memory_bytes": peak_memory_bytes,
-        "precision": loop.fabric.strategy.precision.state_dict(),  # the scale of the gradients, where there is one
+        "precision": loop.fabric.strategy.precision.state_dict(),  # the gradient scale, if any
     }
-    # Copies, since the weights of a network may share their memory and those of a file may not.
+    # Copies: the weights of a network may share memory, those of a safetensors file may not.
     tensors = {name: value.detach().to("cpu", copy=True).contiguous() for name, value in tensors.items()}
     write_atomic(path, save(tensors, metadata={"state": json.dumps(about)}))
 
 
 def load_checkpoint(path: Path, loop: Loop) -> int:
-    """Brings a new loop of the same run to where :func:`save_checkpoint` left it.
-
-    Returns:
-        The most memory that was in use before.
-    """
+    """Restores a new loop of the same run from a checkpoint, and returns the peak memory before it."""
     try:
         with safe_open(path, framework="pt") as file:
             about = json.loads((file.metadata() or {}).get("state", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except SafetensorError as error:
-        raise ValueError(f"{path} is not a readable checkpoint ({error}); delete it to start anew.") from None
+        raise ValueError(f"{path} is not a readable checkpoint ({error}); delete it to start again.") from None
     if about.get("format") != _FORMAT:
-        raise ValueError(f"{path} is not a checkpoint that this version can read; delete it to start anew.")
+        raise ValueError(f"{path} is not a checkpoint that this version can read; delete it to start again.")
     loop.network.load_state_dict(_part(tensors, "model."))
     optimizer = loop.optimizer.state_dict()
     for name, value in _part(tensors, "optimizer.").items():
@@ -77,7 +73,7 @@ def load_checkpoint(path: Path, loop: Loop) -> int:
     torch.set_rng_state(tensors["random.cpu"])
     if loop.fabric.device.type == "cuda":
         if "random.cuda" not in tensors:
-            raise ValueError(f"{path} was written on a CPU; go on there (device 'cpu') or delete it to start anew.")
+            raise ValueError(f"{path} was written on a CPU; continue there (device 'cpu') or delete it to start again.")
         torch.cuda.set_rng_state(tensors["random.cuda"], loop.fabric.device)
     return about["peak_memory_bytes"]
 

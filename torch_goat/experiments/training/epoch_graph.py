@@ -1,7 +1,7 @@
 """An epoch on a GPU as one CUDA graph.
 
-On a small graph the hundreds of kernels of an epoch take less time than Python takes to launch them. When every epoch
-launches the same ones, they are recorded once and then launched at a stroke. The numbers are the same.
+On a small graph the hundreds of kernels of an epoch take less time than Python takes to launch them. If every epoch
+launches the same kernels, they are captured once and then launched together. The numbers are the same.
 """
 
 import warnings
@@ -14,10 +14,10 @@ from torch import Tensor
 
 
 class EpochGraph:
-    """Calls a function that launches the same work again and again, and records that work with the third call.
+    """Calls a function that launches the same work every time, and captures that work in the third call.
 
-    The first call makes what later ones keep. The second is watched: a function that waits for the device launches work
-    that depends on what it saw there, and such work cannot be recorded; it is then called as it is for ever.
+    The first call fills caches. The second is watched: a function that waits for the device may launch work that
+    depends on what it read there, which cannot be captured; it is then always called normally.
 
     Args:
         optimizer: The optimiser that the function steps.
@@ -27,17 +27,17 @@ class EpochGraph:
     def __init__(self, optimizer: Any, device: torch.device) -> None:
         self._optimizer, self._device = optimizer, device
         self._calls, self._possible = 0, True
-        self._stream = torch.cuda.Stream(device)  # kernels are never recorded on the default stream
+        self._stream = torch.cuda.Stream(device)  # the default stream cannot be captured
         self._graph: torch.cuda.CUDAGraph | None = None
         self._values = torch.empty(0)
 
     @property
     def recorded(self) -> bool:
-        """Whether the work has been recorded."""
+        """Whether the work has been captured."""
         return self._graph is not None
 
     def __call__(self, epoch: Callable[[], Tensor]) -> Tensor:
-        """What the function gives; the next call writes over it.
+        """Returns the function's result, which the next call overwrites.
 
         Args:
             epoch: The function, the same in every call.
@@ -56,7 +56,7 @@ class EpochGraph:
 
     @contextmanager
     def _aside(self) -> Iterator[None]:
-        """On the stream that records, for which what is kept of a graph is kept."""
+        """Runs on the stream of the capture, so that cached tensors belong to it."""
         here = torch.cuda.current_stream(self._device)
         self._stream.wait_stream(here)
         with torch.cuda.stream(self._stream):
@@ -67,7 +67,7 @@ class EpochGraph:
         mode = torch.cuda.get_sync_debug_mode()
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")  # it warns that it may not see everything
+            torch.cuda.set_sync_debug_mode("warn")  # which itself warns that it may miss some
             try:
                 values = epoch()
             finally:
@@ -77,14 +77,14 @@ class EpochGraph:
 
     def _record(self, epoch: Callable[[], Tensor]) -> None:
         for group in self._optimizer.param_groups:
-            group["capturable"] = True  # its counters are on the device
+            group["capturable"] = True  # keeps its step counters on the device
         graph, index = torch.cuda.CUDAGraph(), self._device.index
         generator = torch.cuda.default_generators[torch.cuda.current_device() if index is None else index]
         state = generator.clone_state()
         try:
             with torch.cuda.graph(graph, stream=self._stream):
                 self._values = epoch()
-        except RuntimeError:  # nothing has run; the generator is still in the recording that failed
+        except RuntimeError:  # nothing has run, but the generator is still registered with the failed capture
             generator.graphsafe_set_state(state)
             self._possible = False
         else:

@@ -1,4 +1,4 @@
-"""Lightning Fabric, which brings a model and its optimiser to devices and a precision."""
+"""Lightning Fabric, which moves a model and its optimiser to devices and a precision."""
 
 import importlib
 import logging
@@ -16,11 +16,11 @@ _MODULES: Final = ("lightning_fabric", "lightning.fabric")  # the same code, in 
 
 
 def make_fabric(device: str, precision: str) -> Any:
-    """A Fabric for one device, or for one in each of the processes that ``torchrun`` started.
+    """Makes a Fabric for one device, or for one device in each of the processes that ``torchrun`` started.
 
     Args:
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
-        precision: As Fabric names it.
+        precision: One of Fabric's names.
     """
     check_device(device)
     if device == "auto":
@@ -43,7 +43,7 @@ def make_fabric(device: str, precision: str) -> Any:
 
 
 def _check_group(group: Processes, kind: str, number: str) -> None:
-    """Refuses devices that several processes cannot share."""
+    """Raises an error for devices that several processes cannot share."""
     if number:
         raise SettingsError(f"the device 'cuda:{number}' is for one process, but there are {group.world}; use 'cuda'.")
     if kind == "cuda" and group.here > torch.cuda.device_count():
@@ -54,7 +54,7 @@ def _check_group(group: Processes, kind: str, number: str) -> None:
 
 
 def check_device(device: str) -> None:
-    """Refuses a device that has no such name or is not there."""
+    """Raises an error for an unknown name of a device, or one that does not exist."""
     kind, _, number = device.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (number and not (kind == "cuda" and number.isdecimal())):
         raise SettingsError(f"the device must be 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}.")
@@ -63,13 +63,13 @@ def check_device(device: str) -> None:
 
 
 def fabric_version() -> str:
-    """The version of the package that Fabric comes from."""
+    """The version of Lightning Fabric."""
     return str(_fabric().__version__)
 
 
 @contextmanager
 def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Leaves out what is said of a precision that was asked for."""
+    """Suppresses Fabric's remark about a precision that was asked for."""
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:

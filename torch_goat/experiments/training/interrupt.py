@@ -7,13 +7,13 @@ from types import FrameType, TracebackType
 
 
 class Interrupted(KeyboardInterrupt):
-    """Training was stopped between two epochs; its message says what was kept."""
+    """Training was stopped between two epochs; the message says what was kept."""
 
 
 class Interrupts:
-    """Ctrl-C as a wish to stop at the next good moment; pressed twice, it stops at once.
+    """Notes Ctrl-C in :attr:`wanted`, to stop at the next opportunity; pressed twice, it stops at once.
 
-    A program that handles the signal itself keeps its own way, and so does a thread that is not the main one.
+    It does nothing in a program that handles the signal itself, or outside the main thread.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class Interrupts:
 
     @contextmanager
     def noted(self) -> Iterator[None]:
-        """Around code that may stop training by a KeyboardInterrupt of its own."""
+        """Notes a KeyboardInterrupt that the enclosed code raises."""
         try:
             yield
         except KeyboardInterrupt:
@@ -46,12 +46,12 @@ class Interrupts:
 
 @contextmanager
 def stopping_after(seconds: float | None) -> Iterator[None]:
-    """Presses Ctrl-C after some time, unless what is done here is done before; never without a time."""
+    """Sends Ctrl-C to this process if the enclosed code takes longer than this, unless ``None``."""
     if seconds is None:
         yield
         return
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:  # a shell starts what is to run in the background like this
+    if before is signal.SIG_IGN:  # a shell does this for a background process
         signal.signal(signal.SIGINT, signal.default_int_handler)
     over = threading.Event()
     threading.Thread(target=_press, args=(seconds, over), daemon=True).start()
@@ -63,7 +63,7 @@ def stopping_after(seconds: float | None) -> Iterator[None]:
 
 
 def _press(seconds: float, over: threading.Event) -> None:
-    """Presses Ctrl-C after some time and as soon as it is heard, which it is not while a process is being started."""
+    """Sends Ctrl-C after some time, as soon as it is not ignored, as it is while a process is being started."""
     if over.wait(seconds):
         return
     while signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -74,7 +74,7 @@ def _press(seconds: float, over: threading.Event) -> None:
 
 @contextmanager
 def deaf() -> Iterator[None]:
-    """Around the start of a process that Ctrl-C is not for: it does not hear it from its first moment on."""
+    """Starts the processes of the enclosed code with Ctrl-C ignored from the beginning."""
     mine = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGINT)
     if mine:

@@ -1,6 +1,6 @@
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -9,10 +9,11 @@ from torch import Tensor
 from torch.nn import Module, RNNBase
 from torch.nn.parameter import UninitializedParameter
 
+from torch_goat.experiments.training.batches import FullBatch, MiniBatches, Step
 from torch_goat.experiments.training.epoch_graph import EpochGraph
-from torch_goat.experiments.training.mini_batches import MiniBatches, check_batches
+from torch_goat.experiments.training.interrupt import Interrupts
 from torch_goat.experiments.training.options import TrainingOptions
-from torch_goat.experiments.training.passes import Passes, Step, WholeGraph
+from torch_goat.experiments.training.processes import any_of
 from torch_goat.experiments.training.task import Task
 from torch_goat.nn.ordering import Ordering
 from torch_goat.nn.ragged_rnn import RaggedRNN
@@ -22,10 +23,10 @@ Stopped = Literal["", "epochs", "patience", "diverged"]
 
 
 class Epoch(NamedTuple):
-    """What one epoch came to. The training loss is the one that was stepped on, before the step and with dropout."""
+    """Losses and metrics of one epoch. The training loss is measured before each step, with dropout."""
 
     number: int  # from 1
-    total: int  # the most that there will be
+    total: int  # the maximum number of epochs
     metric: str  # the name of the metric
     train_loss: float
     val_loss: float
@@ -35,22 +36,25 @@ class Epoch(NamedTuple):
     seconds: float
 
 
+Observer = Callable[[Epoch], None]
+
+
 class Loop:
     """Training, one epoch at a time: ``for epoch in loop``.
 
-    Between two epochs everything that the rest depends on is in the network, the optimiser, the random generators,
-    :attr:`epochs` and :attr:`best`, and may be saved and restored.
+    Between two epochs the whole state is in the network, the optimiser, the random generators, :attr:`epochs`,
+    :attr:`best` and :attr:`average`, and can be saved and restored.
 
     Args:
-        network: The network, moved to Fabric's device.
+        network: The network, which is moved to Fabric's device.
         task: The graph and its targets.
         options: How to train.
         fabric: Lightning Fabric.
-        orderings: Orderings that the network's GOAT layers hold to.
+        orderings: Orderings for the network's GOAT layers to replay.
         seed: The seed of mini-batches.
-        workers: How many threads make mini-batches ahead.
-        record: Whether the work of an epoch may be recorded and then launched as a whole: on one GPU, in full batches,
-            for a network whose Python code does the same in every epoch.
+        workers: The number of threads that prepare mini-batches in advance.
+        record: Whether an epoch may be captured as a CUDA graph: on one GPU, in full batches, for a network whose
+            Python code does the same in every epoch.
     """
 
     def __init__(
@@ -71,14 +75,13 @@ class Loop:
                 f"the network reads {network.edge_dim} features of each edge, but data.edge_attr is None; add them or "
                 "build the network with edge_dim=0."
             )
-        check_batches(task, options, fabric.world_size)
         if options.batch_size:
-            self._passes: Passes = MiniBatches(task, network, options, fabric, seed, workers)
+            self._batches: FullBatch | MiniBatches = MiniBatches(task, network, options, fabric, seed, workers)
         else:
-            self._passes = WholeGraph(task, network, fabric, orderings)
+            self._batches = FullBatch(task, network, fabric, orderings)
         if any(isinstance(parameter, UninitializedParameter) for parameter in network.parameters()):
             with torch.no_grad():  # lazy layers take their widths from a first call
-                network.to(fabric.device).eval()(*self._passes.example())
+                network.to(fabric.device).eval()(*self._batches.example())
         # One kernel for all weights; with scaled gradients, Fabric can clip only before a step of several kernels.
         fused = options.precision != "16-mixed"
         optimizer = torch.optim.Adam(
@@ -88,20 +91,19 @@ class Loop:
             fused=fused,
         )
         self.model, self.optimizer = fabric.setup(network, optimizer)
-        self._graph: EpochGraph | None = None
-        whole = not options.batch_size and fabric.world_size == 1
-        if record and whole and fabric.device.type == "cuda" and options.precision != "16-mixed":  # whose scale varies
-            self._graph = EpochGraph(self.optimizer, fabric.device)
+        # The gradient scale of 16-mixed changes between epochs, which a CUDA graph cannot follow.
+        capture = record and fused and not options.batch_size and fabric.world_size == 1
+        cuda = fabric.device.type == "cuda"
+        self._graph = EpochGraph(self.optimizer, fabric.device) if capture and cuda else None
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
         self.best: dict[str, Tensor] = {}  # the weights after the best epoch
-        # What evaluation reads: the weights, or their moving average. Counters in normalisations are not averaged.
-        self.average: dict[str, Tensor] = {}
+        self.average: dict[str, Tensor] = {}  # the moving average of the weights, if evaluation uses it
         if options.averaging:
-            weights = {name: value for name, value in network.state_dict().items() if value.is_floating_point()}
-            # Small steps would be lost to the rounding of 16 bits.
-            kinds = {name: torch.promote_types(value.dtype, torch.float) for name, value in weights.items()}
-            self.average = {name: value.to(kinds[name], copy=True) for name, value in weights.items()}
+            for name, value in network.state_dict().items():
+                if value.is_floating_point():  # counters of normalisations are not averaged
+                    # In at least 32 bits: small steps would be lost to the rounding of 16 bits.
+                    self.average[name] = value.to(torch.promote_types(value.dtype, torch.float), copy=True)
 
     def __iter__(self) -> Iterator[Epoch]:
         while not self.stopped:
@@ -110,9 +112,22 @@ class Loop:
                 epoch = self._epoch()
             yield epoch
 
+    def run(self, observer: Observer | None, interrupts: Interrupts) -> Iterator[tuple[Epoch, bool]]:
+        """Yields each epoch after the observer has seen it, and whether training should stop there.
+
+        Args:
+            observer: Called after each epoch; a KeyboardInterrupt that it raises stops training.
+            interrupts: Where Ctrl-C is noted; that of one process stops all.
+        """
+        for epoch in self:
+            if observer is not None:
+                with interrupts.noted():
+                    observer(epoch)
+            yield epoch, any_of(self.fabric, interrupts.wanted)
+
     @property
     def stopped(self) -> Stopped:
-        """Why training is over, or nothing while it is not."""
+        """Why training is over, or ``""`` while it is not."""
         done, options = len(self.epochs), self.options
         if done and not math.isfinite(self.epochs[-1].train_loss):
             return "diverged"
@@ -121,35 +136,35 @@ class Loop:
         return "patience" if options.patience and done - self.best_epoch >= options.patience else ""
 
     def predict(self) -> Tensor:
-        """The output of the best weights so far, which the network then has ``[N, C]``."""
+        """Loads the best weights so far into the network and returns their output ``[N, C]``."""
         if not self.best:
             self._check_inputs()
             raise ValueError(
-                f"the validation loss was never a finite number in {len(self.epochs)} epochs; lower the learning rate "
-                f"({self.options.learning_rate}) or clip the gradient."
+                f"the validation loss was not finite in any of {len(self.epochs)} epochs; lower the learning rate "
+                f"({self.options.learning_rate}) or set clip_norm."
             )
         self.network.load_state_dict(self.best)
         return self._evaluate()
 
     def orderings(self) -> list[Ordering]:
-        """The orderings by which the network's GOAT layers read the neighbours with its present weights."""
+        """The orderings of the network's GOAT layers with its current weights."""
         self.network.eval()
-        return self._passes.orderings(self.model)
+        return self._batches.orderings(self.model)
 
     def restore(
         self, epochs: Sequence[Epoch], best_epoch: int, best: Mapping[str, Tensor], average: Mapping[str, Tensor]
     ) -> None:
-        """Goes on after these epochs; the network, the optimiser and the generators are the caller's to restore."""
+        """Continues after these epochs; the caller restores the network, the optimiser and the generators."""
         self.epochs, self.best_epoch = list(epochs), best_epoch
         self.best = {name: value.to(self.fabric.device) for name, value in best.items()}
         self.average = {name: value.to(self.fabric.device) for name, value in average.items()}
 
     def _epoch(self) -> Epoch:
         start = time.perf_counter()
-        # Until it is warm, the learning rate is another one in every epoch.
+        # During warmup the learning rate differs between epochs, which a CUDA graph cannot follow.
         graph = self._graph if len(self.epochs) >= self.options.warmup else None
         measured = self._measured() if graph is None else graph(self._measured)
-        values = measured.tolist()  # the one place where the device is waited for
+        values = measured.tolist()  # the only place that waits for the device
         values.append(time.perf_counter() - start)
         epoch = Epoch(len(self.epochs) + 1, self.options.epochs, self.task.metric, *values)
         self.epochs.append(epoch)
@@ -159,32 +174,31 @@ class Loop:
         return epoch
 
     def _check_inputs(self) -> None:
-        """Looks for features that are no numbers, which may lie in files that nobody has read whole."""
+        """Looks for features that are not finite; those in files may never have been read before."""
         check_finite("data.x", self.task.data.x)
         if getattr(self.network, "edge_dim", 0):
             check_finite("data.edge_attr", self.task.data.edge_attr)
 
     def _measured(self) -> Tensor:
-        """The training loss of an epoch, and what evaluation then measures ``[5]``."""
+        """The training loss of an epoch, and the validation loss and metrics after it ``[5]``."""
         loss = self._steps()
         with self._averaged():
             out = self._evaluate()
             if not self.epochs and not self.task.is_finite(out):
-                self._check_inputs()  # which further epochs would not mend
+                self._check_inputs()
             measured = self.task.measure(out)
         return torch.cat([loss.double().view(1), measured])
 
     def _steps(self) -> Tensor:
-        """All steps of an epoch; their mean loss."""
+        """Takes all steps of an epoch and returns their mean loss."""
         self.network.train()  # not Fabric's wrapper, which takes longer
-        if self.options.warmup:
-            rate = self.options.learning_rate * min(1.0, (len(self.epochs) + 1) / self.options.warmup)
-            for group in self.optimizer.param_groups:
-                group["lr"] = rate
         number = len(self.epochs) + 1
-        losses = [self._step(step) * step.share for step in self._passes.steps(number)]
+        if self.options.warmup:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.options.learning_rate * min(1.0, number / self.options.warmup)
+        losses = [self._step(step) * step.share for step in self._batches.steps(number)]
         loss = self._shared(losses[0] if len(losses) == 1 else torch.stack(losses).sum())
-        if self.average:  # of what all processes agree on
+        if self.average:  # after all processes agree on the weights
             weights = self.network.state_dict()
             new = [weights[name].to(value.dtype) for name, value in self.average.items()]
             torch._foreach_lerp_(list(self.average.values()), new, 1 - self.options.averaging)
@@ -195,7 +209,7 @@ class Loop:
         try:
             loss = step.loss(self.model)
         except ValueError:
-            self._check_inputs()  # which knows the node; a layer counts the rows of a batch
+            self._check_inputs()  # names the node in the graph, where a layer names the row of a batch
             raise
         self.fabric.backward(loss)
         if self.options.clip_norm:
@@ -206,7 +220,7 @@ class Loop:
         return loss.detach()
 
     def _shared(self, loss: Tensor) -> Tensor:
-        """The loss over all processes, which then also agree on what normalisations have counted."""
+        """Averages the loss and the running statistics of normalisations over all processes."""
         if self.fabric.world_size == 1:
             return loss
         for buffer in self.network.buffers():
@@ -216,7 +230,7 @@ class Loop:
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
-        """The network has the averaged weights, if there are any, and then its own again."""
+        """Gives the network the averaged weights, if there are any, and then its own again."""
         if not self.average:
             yield
             return
@@ -232,15 +246,15 @@ class Loop:
     def _evaluate(self) -> Tensor:
         """The output for all splits ``[N, C]``."""
         self.network.eval()
-        return self._passes.evaluate(self.model)
+        return self._batches.evaluate(self.model)
 
     def _better(self, epoch: Epoch) -> bool:
-        if not math.isfinite(epoch.val_loss):  # of scores that are no numbers there is an accuracy, which says nothing
+        if not math.isfinite(epoch.val_loss):  # the accuracy of scores that are NaN means nothing
             return False
         return self.best_epoch == 0 or self._value(epoch) < self._value(self.epochs[self.best_epoch - 1])
 
     def _value(self, epoch: Epoch) -> float:
-        """What decides which epoch is best, the lower the better."""
+        """The value that decides which epoch is best, the lower the better."""
         if self.options.stop_on == "loss":
             return epoch.val_loss
         return -epoch.val_metric if self.task.classification else epoch.val_metric
@@ -255,16 +269,14 @@ class Loop:
 
 
 def _parameter_groups(network: Module, options: TrainingOptions) -> list[dict[str, Any]]:
-    """The weights, those of RNNs apart if weight decay is to spare them."""
+    """The weights, those of RNNs in a group without weight decay if they are exempt from it."""
     recurrent: list[Tensor] = []
     if not options.decay_recurrent:
         rnns = [module for module in network.modules() if isinstance(module, RaggedRNN | RNNBase)]
         recurrent = [parameter for rnn in rnns for parameter in rnn.parameters()]
-    spared = {id(parameter) for parameter in recurrent}
-    groups: list[dict[str, Any]] = [
-        {"params": [parameter for parameter in network.parameters() if id(parameter) not in spared]}
-    ]
-    return [*groups, {"params": recurrent, "weight_decay": 0.0}] if recurrent else groups
+    exempt = {id(parameter) for parameter in recurrent}
+    rest = [parameter for parameter in network.parameters() if id(parameter) not in exempt]
+    return [{"params": rest}, *([{"params": recurrent, "weight_decay": 0.0}] if recurrent else [])]
 
 
 @contextmanager

@@ -1,45 +1,39 @@
-"""What predictions are judged by, computed on their device."""
+"""Metrics of predictions, computed on their device. Each takes the output of a model and the targets.
+
+For classification these are the scores ``out`` of the classes ``[n, C]`` and the classes ``y`` ``[n]``, for regression
+the predictions ``[n, T]`` and the targets ``[n, T]``.
+"""
 
 from typing import Final
 
 import torch
 from torch import Tensor
 
-LOWER_IS_BETTER: Final = frozenset({"mse"})  # of the metrics below
+LOWER_IS_BETTER: Final = frozenset({"mse"})
 
 
 def show(name: str, value: float) -> str:
-    """A metric as a text: shares with four decimals, errors, which may be of any size, with four digits."""
+    """Formats a metric: errors, which can have any magnitude, with four digits, others with four decimals."""
     return f"{value:.4g}" if name in LOWER_IS_BETTER else f"{value:.4f}"
 
 
 def decisive(first: str, weighted: bool) -> str:
-    """The metric that settles which run is better: where classes weigh the same in the loss, they do there too.
+    """The metric that decides which run is better.
 
     Args:
         first: The first metric of the task.
-        weighted: Whether the classes weigh the same.
+        weighted: Whether all classes have the same weight in the loss; then they do in the metric too.
     """
     return "macro_f1" if first == "accuracy" and weighted else first
 
 
 def accuracy(out: Tensor, y: Tensor) -> float:
-    """The share of nodes whose largest score is at their class.
-
-    Args:
-        out: The scores of the classes ``[n, C]``.
-        y: The classes ``[n]``.
-    """
+    """The share of nodes whose largest score is that of their class."""
     return float((out.argmax(dim=-1) == y).double().mean())
 
 
 def macro_f1(out: Tensor, y: Tensor) -> float:
-    """The mean of the classes' F1, over the classes that are present or predicted.
-
-    Args:
-        out: The scores of the classes ``[n, C]``.
-        y: The classes ``[n]``.
-    """
+    """The mean F1 score of the classes that are present or predicted."""
     guess, classes = out.argmax(dim=-1), out.size(1)
     hits = torch.bincount(y[guess == y], minlength=classes).double()  # [C]
     seen = torch.bincount(torch.cat([y, guess]), minlength=classes)  # [C], true or predicted
@@ -47,51 +41,38 @@ def macro_f1(out: Tensor, y: Tensor) -> float:
 
 
 def roc_auc(out: Tensor, y: Tensor) -> float:
-    """The area under the ROC curve: of class 1 if there are two, else the mean of each class against the rest.
+    """The area under the ROC curve: that of class 1 of two classes, else the mean over each class against the rest.
 
-    Equal scores count half. A class that no node or every node has cannot be ranked and is left out; NaN if there is
-    no other, or if a score is.
-
-    Args:
-        out: The scores of the classes ``[n, C]``; their softmax are the probabilities.
-        y: The classes ``[n]``.
+    Equal scores count half. Classes that no node or every node has are left out; NaN if there are no others, or if a
+    score is NaN.
     """
     if out.isnan().any():
         return float("nan")
-    # In the order of the probabilities; rounded, since the sums of a softmax would tear equal ones apart [C, n].
+    # In the order of the probabilities; rounded, since the sums of a softmax would separate equal ones [C, n].
     scores = out.double().log_softmax(dim=-1).float().t().contiguous()
     member = y == torch.arange(out.size(1), device=out.device).view(-1, 1)  # [C, n]
     if out.size(1) == 2:
         scores, member = (out[:, 1] - out[:, 0]).view(1, -1), member[1:]
     ordered = scores.sort(dim=-1).values
-    # Places from 1; equal scores share the mean of theirs.
+    # Ranks from 1; equal scores share the mean of theirs.
     below, upto = (torch.searchsorted(ordered, scores, right=right) for right in (False, True))
-    place = (below + upto + 1).double() / 2
+    rank = (below + upto + 1).double() / 2
     inside = member.sum(dim=-1)
     outside = member.size(1) - inside
-    wins = (place * member).sum(dim=-1) - inside * (inside + 1) / 2
+    wins = (rank * member).sum(dim=-1) - inside * (inside + 1) / 2
     pairs = inside * outside
     return float((wins / pairs)[pairs > 0].mean())
 
 
 def mse(out: Tensor, y: Tensor) -> float:
-    """The mean squared error.
-
-    Args:
-        out: The predictions ``[n, T]``.
-        y: The targets ``[n, T]``.
-    """
+    """The mean squared error."""
     return float((out.double() - y.double()).square().mean())
 
 
 def r2(out: Tensor, y: Tensor) -> float:
-    """The share of the variance that is explained, in the mean over targets; NaN for fewer than two nodes.
+    """The share of explained variance, averaged over targets; NaN for fewer than two nodes.
 
-    Of a target that does not vary it is 1 if it is met exactly and 0 if not.
-
-    Args:
-        out: The predictions ``[n, T]``.
-        y: The targets ``[n, T]``.
+    For a constant target it is 1 if all predictions are exact, else 0.
     """
     if y.size(0) < 2:
         return float("nan")

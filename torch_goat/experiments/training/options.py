@@ -5,35 +5,36 @@ from typing import Final, Literal
 from torch_goat.data.loader.sampler import check_fanout
 from torch_goat.data.tables import Tables
 from torch_goat.experiments.models.options import ModelOptions
-from torch_goat.settings import check_types, leaves, make_plain, to_table
+from torch_goat.settings import check_fields, leaves, to_table
 
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true"]
 
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How a network is trained: the ``[training]`` table of a recipe.
+    """How a network is trained: the ``[training]`` table of a config.
 
     Args:
-        epochs: The most epochs.
-        batch_size: The most training nodes of a step, over all processes; 0 trains in full batches, a step an epoch.
-        fanout: Of mini-batches, the most neighbours that are drawn of each node, for the last layer first; -1 draws all
-            of them, and so does leaving it out.
+        epochs: The maximum number of epochs.
+        batch_size: The maximum number of training nodes per step, over all processes; 0 trains on full batches, with
+            one step per epoch.
+        fanout: For mini-batches, the maximum number of neighbours sampled per node, for the last layer first; -1 takes
+            all of them, as does an empty fanout.
         learning_rate: Adam's learning rate.
         weight_decay: Adam's weight decay.
-        decay_recurrent: Whether weight decay pulls at the weights of RNNs too.
-        warmup: Over how many epochs the learning rate rises from 0 to its full value.
-        averaging: How much of the averaged weights an epoch leaves in place, 0.99 for instance; validation and result
-            are those of the average. 0 takes the weights as they are.
-        patience: After how many epochs without a better validation training stops; 0 goes through all epochs.
-        stop_on: What of the validation nodes decides which epoch is best: its loss (the lowest) or its metric
-            (accuracy: the highest; for regression MSE: the lowest).
-        class_weights: Whether the classes weigh the same in the loss, however many training nodes each has.
-        clip_norm: The largest norm of the gradient; 0 does not clip.
-        precision: The numbers that are computed with, as Lightning Fabric names them.
-        record_orderings: After which epochs the orderings of the GOAT layers are written; 0 is before training.
-        fixed_ordering: A network trained for this many epochs gives its orderings, and training starts anew with the
-            same seed and these orderings held fixed; -1 sorts by the present scores, as the paper's GOAT does.
+        decay_recurrent: Whether weight decay applies to the weights of RNNs too.
+        warmup: The number of epochs over which the learning rate rises from 0 to its full value.
+        averaging: The decay of an exponential moving average of the weights per epoch, for example 0.99; validation and
+            result use the averaged weights. 0 turns it off.
+        patience: The number of epochs without a better validation after which training stops; 0 turns it off.
+        stop_on: Which validation value decides the best epoch: the lowest loss, or the best metric (the highest
+            accuracy, or the lowest MSE for regression).
+        class_weights: Whether all classes have the same weight in the loss, however many training nodes each has.
+        clip_norm: The maximum norm of the gradient; 0 does not clip.
+        precision: The floating-point precision, by Lightning Fabric's names.
+        record_orderings: The epochs after which the orderings of the GOAT layers are recorded; 0 is before training.
+        fixed_ordering: Trains for this many epochs, then again from the start with the same seed and the resulting
+            orderings held fixed; -1 sorts by the current scores, as the paper's GOAT does.
         orderings_files: Recorded orderings to hold fixed, one file per GOAT layer.
     """
 
@@ -55,54 +56,55 @@ class TrainingOptions:
     orderings_files: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_types(self)
+        check_fields(self)
         if self.epochs < 1:
-            raise ValueError(f"epochs = {self.epochs} is impossible; it must be at least 1.")
+            raise ValueError(f"epochs must be at least 1, got {self.epochs}.")
         if not 0 < self.learning_rate < math.inf:
-            raise ValueError(f"learning_rate = {self.learning_rate} is impossible; it must be above 0.")
-        for key in ("weight_decay", "clip_norm"):
+            raise ValueError(f"learning_rate must be a positive number, got {self.learning_rate}.")
+        for key in ("weight_decay", "clip_norm", "patience", "warmup", "batch_size"):
             if not 0 <= getattr(self, key) < math.inf:
-                raise ValueError(f"{key} = {getattr(self, key)} is impossible; it must be 0 or more.")
-        for key in ("patience", "warmup", "batch_size"):
-            if getattr(self, key) < 0:
-                raise ValueError(f"{key} = {getattr(self, key)} is impossible; it must be 0 (off) or more.")
+                raise ValueError(f"{key} must be at least 0, got {getattr(self, key)}.")
         if not 0 <= self.averaging < 1:
-            raise ValueError(f"averaging = {self.averaging} is impossible; it must be 0 (off) or more, and below 1.")
+            raise ValueError(f"averaging must be at least 0 and below 1, got {self.averaging}.")
         for epoch in self.record_orderings:
             if not 0 <= epoch <= self.epochs:
-                raise ValueError(f"record_orderings = {epoch} is impossible; the epochs go from 0 to {self.epochs}.")
+                raise ValueError(f"record_orderings must be epochs from 0 to {self.epochs}, got {epoch}.")
         if self.fixed_ordering < -1:
-            raise ValueError(f"fixed_ordering = {self.fixed_ordering} is impossible; it must be -1 (off) or an epoch.")
+            raise ValueError(f"fixed_ordering must be -1 (off) or an epoch, got {self.fixed_ordering}.")
         if self.fixed_ordering >= 0 and self.orderings_files:
-            raise ValueError("fixed_ordering and orderings_files exclude each other; leave one of them out.")
+            raise ValueError("fixed_ordering and orderings_files cannot be combined; set only one of them.")
         if self.fanout:
             check_fanout(self.fanout)
         if self.fanout and not self.batch_size:
             raise ValueError(f"fanout = {list(self.fanout)} needs mini-batches; set batch_size too, or leave it out.")
-        if self.batch_size and (self.fixed_ordering >= 0 or self.orderings_files):
+        if self.batch_size and self.holds_orderings:
             raise ValueError(
-                f"batch_size = {self.batch_size} draws neighbours, whose order cannot be held fixed; leave out "
-                "fixed_ordering and orderings_files, or train in full batches."
+                f"batch_size = {self.batch_size} samples neighbours, whose order cannot be held fixed; leave out "
+                "fixed_ordering and orderings_files, or train on full batches."
             )
+
+    @property
+    def holds_orderings(self) -> bool:
+        """Whether GOAT layers replay given orderings instead of sorting."""
+        return self.fixed_ordering >= 0 or bool(self.orderings_files)
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """One training run, complete: the same experiment on the same CPU gives the same result.
+    """A training run: the same experiment on the same CPU always gives the same result.
 
-    A GPU adds some numbers up in no fixed order, and training can make the difference visible.
+    On a GPU the order of some sums varies, which can become visible after many epochs.
 
     Args:
-        dataset: A name of :data:`torch_goat.data.datasets.DATASETS`, or any name for a graph of one's own.
-        split: The dataset's split protocol; empty is its default.
+        dataset: A name in :data:`torch_goat.data.datasets.DATASETS`, or any name for your own graph.
+        split: The dataset's split protocol; empty for its default.
         index: Which graph of a generated dataset, or which split of a real one, from 0.
-        seed: The seed of the initial weights, of dropout and of every other draw.
+        seed: The seed of the initial weights, of dropout and of all other random draws.
         model: The network.
         training: How it is trained.
-        tables: The files of a graph of one's own.
-        graph: A folder of arrays with a graph of one's own, as :func:`torch_goat.data.loader.open_graph` opens it.
-        graph_digest: The digest of these arrays, so that a run never goes on with others; ``None`` checks nothing.
+        tables: The tables of your own graph.
+        graph: A folder of arrays with your own graph, for :func:`torch_goat.data.loader.open_graph`.
+        graph_digest: The digest of these arrays, to detect that they changed; ``None`` does not check.
     """
 
     dataset: str
@@ -116,25 +118,24 @@ class Experiment:
     graph_digest: str | None = None
 
     def __post_init__(self) -> None:
-        make_plain(self)
-        check_types(self)
+        check_fields(self)
         if self.index < 0:
-            raise ValueError(f"index = {self.index} is impossible; graphs and splits are counted from 0.")
+            raise ValueError(f"index must be at least 0, got {self.index}.")
+        if not 0 <= self.seed < 2**32:
+            raise ValueError(f"seed must be from 0 to {2**32 - 1}, got {self.seed}.")
         if self.tables is not None and self.graph:
-            raise ValueError(f"tables and graph = {self.graph!r} exclude each other; leave one of them out.")
+            raise ValueError(f"tables and graph = {self.graph!r} cannot be combined; set only one of them.")
         if len(self.training.fanout) not in (0, self.model.num_layers):
             raise ValueError(
                 f"fanout = {list(self.training.fanout)} has {len(self.training.fanout)} numbers, but the model has "
-                f"num_layers = {self.model.num_layers}; name one for each layer."
+                f"num_layers = {self.model.num_layers}; give one for each layer."
             )
-        held = self.training.fixed_ordering >= 0 or self.training.orderings_files
-        if held and self.model.max_neighbors and self.model.neighbor_selection == "random":
+        model = self.model
+        if self.training.holds_orderings and model.max_neighbors and model.neighbor_selection == "random":
             raise ValueError(
-                f"max_neighbors = {self.model.max_neighbors} draws other neighbours in every step, whose order cannot "
-                'be held fixed; set neighbor_selection to "top", or leave out fixed_ordering and orderings_files.'
+                f"max_neighbors = {model.max_neighbors} draws other neighbours in every step, whose order cannot be "
+                'held fixed; set neighbor_selection to "top", or leave out fixed_ordering and orderings_files.'
             )
-        if not 0 <= self.seed < 2**32:
-            raise ValueError(f"seed = {self.seed} is impossible; it must be from 0 to 4294967295.")
 
 
 _DIGESTS: Final = {"tables.digest": "the tables", "graph_digest": "the arrays"}

@@ -1,4 +1,4 @@
-"""Several processes of one training run, as ``torchrun`` starts them."""
+"""Training runs of several processes, started by ``torchrun``."""
 
 import atexit
 import os
@@ -15,39 +15,39 @@ T = TypeVar("T")
 
 
 class Processes(NamedTuple):
-    """The processes of a run, and which of them this is."""
+    """The processes of a training run."""
 
-    rank: int = 0
-    world: int = 1  # how many there are
-    here: int = 1  # on this machine
+    rank: int = 0  # of this process
+    world: int = 1  # the number of processes
+    here: int = 1  # the number of processes on this machine
     machines: int = 1
 
     @property
     def leads(self) -> bool:
-        """Whether this is the one that writes and speaks."""
+        """Whether this is the process that writes files and messages."""
         return self.rank == 0
 
 
 def processes() -> Processes:
-    """What ``torchrun`` says of this process; alone if another way started it."""
+    """The processes that ``torchrun`` started, or this one alone."""
     if not (torch.distributed.is_available() and torch.distributed.is_torchelastic_launched()):
         return Processes()
     names = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE")
     found = Processes(*(int(os.environ[name]) for name in names))
     if found.here * found.machines != found.world:
         raise SettingsError(
-            f"there are {found.world} processes on {found.machines} machines, {found.here} of them here; start as many "
-            "on each machine (--nproc-per-node)."
+            f"there are {found.world} processes on {found.machines} machines, {found.here} of them here; start the "
+            "same number on each machine (--nproc-per-node)."
         )
     return found
 
 
 def join(backend: str, seconds: float = 600.0) -> None:
-    """Joins the group of processes; each restart of ``torchrun`` makes another group.
+    """Joins the group of processes; each restart of ``torchrun`` makes a new group.
 
     Args:
         backend: ``"nccl"`` or ``"gloo"``.
-        seconds: How long to wait for the others.
+        seconds: How long to wait for the other processes.
     """
     if torch.distributed.is_initialized():
         return
@@ -59,22 +59,22 @@ def join(backend: str, seconds: float = 600.0) -> None:
 
 
 def leave() -> None:
-    """Ends the group's threads before the interpreter does: one that outlives it aborts the process."""
+    """Ends the group's threads before the interpreter exits: a thread that outlives it aborts the process."""
     if torch.distributed.is_initialized():
         torch.distributed.destroy_process_group()
 
 
 def meet(store: Any, rank: int, world: int, seconds: float) -> str:
-    """A name for the group that these processes form, other than that of any group before.
+    """Agrees with the other processes on a name for their group that no earlier group has.
 
-    ``torchrun`` keeps its store over restarts, and with it the addresses of processes that are gone. So everyone says
-    who it is until the first process has answered it by that name, and not one that was there before it.
+    ``torchrun`` keeps its store over restarts, and with it the addresses of processes that are gone. So each process
+    announces a random identity until the first process answers exactly that one.
 
     Args:
-        store: What all processes write to and read from.
-        rank: Which process this is.
-        world: How many there are.
-        seconds: How long to wait for the others.
+        store: The store that all processes share.
+        rank: The number of this process.
+        world: The number of processes.
+        seconds: How long to wait for the other processes.
     """
     end, me = time.monotonic() + seconds, uuid.uuid4().hex
     name = f"goat/group/{store.add('goat/groups', 1)}" if rank == 0 else ""
@@ -82,7 +82,7 @@ def meet(store: Any, rank: int, world: int, seconds: float) -> str:
     while missing:
         if time.monotonic() > end:
             raise RuntimeError(
-                f"{len(missing)} of the {world} processes did not come within {seconds:.0f} s; see what they wrote."
+                f"{len(missing)} of the {world} processes did not come within {seconds:.0f} s; see their output."
             )
         if rank == 0:
             for other in [other for other in missing if store.check([f"goat/here/{other}"])]:
@@ -99,7 +99,7 @@ def meet(store: Any, rank: int, world: int, seconds: float) -> str:
 
 
 def led(fabric: Any, work: Callable[[], T]) -> T:
-    """What the process that leads gets from some work that it does alone; an error of its is everybody's."""
+    """Runs a function in the first process only and returns its result, or raises its error, in all."""
     if fabric.world_size == 1:
         return work()
     result, error = None, None
@@ -114,8 +114,8 @@ def led(fabric: Any, work: Callable[[], T]) -> T:
     return result
 
 
-def any_of(fabric: Any, wish: bool) -> bool:
-    """Whether any process has a wish."""
+def any_of(fabric: Any, flag: bool) -> bool:
+    """Whether the flag is set in any process."""
     if fabric.world_size == 1:
-        return wish
-    return bool(fabric.all_reduce(torch.tensor(float(wish), device=fabric.device), reduce_op="sum") > 0)
+        return flag
+    return bool(fabric.all_reduce(torch.tensor(float(flag), device=fabric.device), reduce_op="sum") > 0)

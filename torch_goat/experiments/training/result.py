@@ -19,20 +19,19 @@ from torch_goat.experiments.training.loop import Loop, Stopped
 
 @dataclass(frozen=True)
 class Result:
-    """What a training run came to, as ``result.json`` holds it.
+    """The result of a training run, as in ``result.json``.
 
     Args:
         metrics: The metrics of each split with the best weights: ``result.metrics["test"]["accuracy"]``.
         best_epoch: The epoch of the best validation, whose weights were kept.
-        epochs: How many epochs there were.
-        stopped: Why there were no more: ``"epochs"``, ``"patience"`` or ``"diverged"``.
+        epochs: The number of epochs.
+        stopped: Why training ended: ``"epochs"``, ``"patience"`` or ``"diverged"``.
         seconds: The time of all epochs.
-        seconds_per_epoch: The median of their times.
-        peak_memory_bytes: The most memory in use: on a GPU what PyTorch had allocated, on a CPU the whole process.
-        device: What it ran on.
+        seconds_per_epoch: The median time of an epoch.
+        peak_memory_bytes: The peak memory: allocated by PyTorch on a GPU, that of the whole process on a CPU.
+        device: The device's name.
         versions: Of Python and the packages.
-        commit: The commit of this project's checkout, with ``-dirty`` if files differ from it; empty if it is installed
-            without one.
+        commit: The commit of this package's checkout, with ``-dirty`` if files differ from it; empty without one.
     """
 
     metrics: dict[str, dict[str, float]]
@@ -48,8 +47,9 @@ class Result:
 
     @classmethod
     def of(cls, loop: Loop, peak_memory_bytes: int) -> "Result":
-        """The result of a loop that is over."""
-        seconds = [epoch.seconds for epoch in loop.epochs]
+        """The result of a loop, with its best weights."""
+        seconds, device = [epoch.seconds for epoch in loop.epochs], loop.fabric.device
+        cpu = f"{platform.machine()} CPU (threads: {torch.get_num_threads()})"
         return cls(
             metrics=loop.task.metrics(loop.predict()),
             best_epoch=loop.best_epoch,
@@ -58,13 +58,19 @@ class Result:
             seconds=sum(seconds),
             seconds_per_epoch=median(seconds),
             peak_memory_bytes=peak_memory_bytes,
-            device=_device_name(loop.fabric.device),
-            versions=_versions(),
+            device=torch.cuda.get_device_name(device) if device.type == "cuda" else cpu,
+            versions={
+                "python": platform.python_version(),
+                "torch": str(torch.__version__),
+                "torch_geometric": torch_geometric.__version__,
+                "lightning_fabric": fabric_version(),
+                "torch_goat": torch_goat.__version__,
+            },
             commit=_commit(),
         )
 
     def to_json(self) -> str:
-        """The text of ``result.json``; a metric that is not defined, or no finite number, is ``null``."""
+        """The text of ``result.json``; a metric that is not finite is ``null``."""
         table = asdict(self)
         table["metrics"] = {
             split: {name: value if math.isfinite(value) else None for name, value in values.items()}
@@ -82,23 +88,19 @@ class Result:
 
 
 class PeakMemory:
-    """The most memory in use since this was made.
-
-    Args:
-        device: Whose memory.
-    """
+    """The peak memory use of a device since this object was created."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         if device.type == "cuda":
-            torch.cuda.init()  # there are no statistics before
+            torch.cuda.init()  # without it there are no statistics
             torch.cuda.reset_peak_memory_stats(device)
         else:
             with suppress(OSError):
-                Path("/proc/self/clear_refs").write_text("5")  # Linux then forgets the process's peak
+                Path("/proc/self/clear_refs").write_text("5")  # resets the peak of the process on Linux
 
     def read(self) -> int:
-        """In bytes; 0 where it cannot be told."""
+        """In bytes; 0 if unknown."""
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated(self._device)
         try:
@@ -106,22 +108,6 @@ class PeakMemory:
         except OSError:
             return 0
         return 1024 * next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
-
-
-def _device_name(device: torch.device) -> str:
-    if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
-    return f"{platform.machine()} CPU (threads: {torch.get_num_threads()})"
-
-
-def _versions() -> dict[str, str]:
-    return {
-        "python": platform.python_version(),
-        "torch": str(torch.__version__),
-        "torch_geometric": torch_geometric.__version__,
-        "lightning_fabric": fabric_version(),
-        "torch_goat": torch_goat.__version__,
-    }
 
 
 @lru_cache

@@ -5,13 +5,13 @@ from torch_goat.experiments.training.loop import Epoch
 
 
 class TensorBoard:
-    """An observer that writes the losses and metrics of a run for TensorBoard.
+    """An observer that writes losses and metrics for TensorBoard.
 
-    Used as ``with TensorBoard(folder) as board: train(experiment, folder, observer=board)``. A run that goes on from a
-    checkpoint takes the place of what it does again.
+    Usage: ``with TensorBoard(folder) as board: train(experiment, folder, observer=board)``. Epochs that a resumed run
+    repeats replace those written before.
 
     Args:
-        folder: Where the event files go.
+        folder: The folder of the event files.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -19,7 +19,7 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ImportError(
-                "curves for TensorBoard need its package; install it with: pip install 'torch-goat[tensorboard]'."
+                "writing for TensorBoard needs its package; install it with: pip install 'torch-goat[tensorboard]'."
             ) from error
         self._open, self._folder = SummaryWriter, str(folder)
         self._writer: SummaryWriter | None = None

@@ -34,14 +34,13 @@ from torch_goat.experiments.run import (
     ordering_file,
     usable,
 )
+from torch_goat.experiments.training.batches import check_batches
 from torch_goat.experiments.training.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from torch_goat.experiments.training.fabric import make_fabric
-from torch_goat.experiments.training.fit import Observer
 from torch_goat.experiments.training.interrupt import Interrupted, Interrupts
-from torch_goat.experiments.training.loop import Epoch, Loop
-from torch_goat.experiments.training.mini_batches import check_batches
-from torch_goat.experiments.training.options import Experiment
-from torch_goat.experiments.training.processes import any_of, led, processes
+from torch_goat.experiments.training.loop import Epoch, Loop, Observer
+from torch_goat.experiments.training.options import Experiment, TrainingOptions
+from torch_goat.experiments.training.processes import led, processes
 from torch_goat.experiments.training.result import PeakMemory, Result
 from torch_goat.experiments.training.task import Task
 from torch_goat.files import locked, write_atomic
@@ -52,7 +51,7 @@ if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
 CHECKPOINT_SECONDS = 10.0  # between two checkpoints
-ORDERING_RUN: Final = "ordering-run"  # in a run's folder, that of the training which gives the orderings to hold
+ORDERING_RUN: Final = "ordering-run"  # in a run folder, the run whose orderings are held fixed
 
 
 def train(
@@ -65,64 +64,59 @@ def train(
     workers: int | None = None,
     observer: Observer | None = None,
 ) -> Result:
-    """Runs an experiment in a folder of its own, or goes on where it was stopped, or returns the result that is there.
+    """Runs an experiment in a folder: from the start, from its last checkpoint, or not at all if it is done.
 
     The folder holds ``config.toml`` (the experiment), ``metrics.csv`` (a line per epoch), ``model.safetensors`` (the
-    best weights), ``result.json`` and, while the run is not done, ``checkpoint.safetensors``. A run that was killed at
-    any moment and is called again comes to the same result, on a CPU to the bit. Recorded orderings are in
-    ``orderings/epoch-100-layer-1.safetensors``, to be read with :meth:`Ordering.load`. On a graph of one's own, what
-    the columns of its tables became is in ``schema.json``.
+    best weights), ``result.json`` and, while the run is not done, ``checkpoint.safetensors``. A run that is killed at
+    any moment and started again gives the same result, on a CPU bit for bit. Recorded orderings are written to
+    ``orderings/epoch-100-layer-1.safetensors``, and for tables ``schema.json`` describes how columns became features.
+    :class:`Run` reads all of these.
 
     Ctrl-C writes a checkpoint at the end of the epoch and raises :class:`Interrupted`.
 
-    In mini-batches a run may have several processes, which ``torchrun`` starts: all call this, and the first writes.
+    With mini-batches, several processes started by ``torchrun`` can share a run: all call this, and the first writes.
 
     Args:
-        experiment: What to run.
-        folder: Where; made if it is not there. A folder with another experiment is refused.
-        graph: The graph of ``experiment.tables`` and ``experiment.index``, if it is loaded already.
+        experiment: The experiment.
+        folder: Its folder, created if needed. A folder with another experiment raises :class:`RunError`.
+        graph: The graph of ``experiment.tables`` and ``experiment.index``, if it has been loaded already.
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
         data_dir: The folder of the datasets.
-        workers: How many threads make mini-batches ahead: up to four on a GPU if ``None``, and one on a CPU that has a
-            core to spare. It changes no number.
+        workers: The number of threads that prepare mini-batches in advance; ``None`` chooses up to four on a GPU, and
+            one on a CPU with a core to spare. It does not change any result.
         observer: Called after each epoch; a KeyboardInterrupt that it raises ends the run as Ctrl-C does.
     """
-    folder = Path(folder)
-    fabric = make_fabric(device, experiment.training.precision) if processes().world > 1 else None
+    folder, options = Path(folder), experiment.training
+    fabric = make_fabric(device, options.precision) if processes().world > 1 else None
     done = finished(experiment, folder) if fabric is None else led(fabric, lambda: finished(experiment, folder))
     if done is not None:
         with suppress(OSError):  # left by a process that was killed right after it had written the result
             (folder / CHECKPOINT).unlink()
         return done
-    fabric = fabric or make_fabric(device, experiment.training.precision)
-    data, schema = (
-        graph_of(experiment, None if data_dir is None else Path(data_dir))
-        if graph is None
-        else (graph.data, graph.schema)
-    )
-    task = Task(data, fabric.device, class_weights=experiment.training.class_weights)
-    check_batches(task, experiment.training, fabric.world_size)
-    _check_orderings(experiment, _build(experiment, data, task))
+    fabric = fabric or make_fabric(device, options.precision)
+    data, schema = graph_of(experiment, data_dir) if graph is None else (graph.data, graph.schema)
+    task = Task(data, fabric.device, class_weights=options.class_weights)
+    check_batches(task, options, fabric.world_size)
+    orderings = _recorded_orderings(experiment)
+    seed_everything(experiment.seed)
+    network = _build(experiment, data, task)
     with ExitStack() as stack:
-        led(fabric, lambda: stack.enter_context(claimed(folder)))  # by the one process that writes
-        done = led(fabric, lambda: finished(experiment, folder))  # by a process that has just let go of the folder
+        led(fabric, lambda: stack.enter_context(_claimed(folder)))  # by the process that writes
+        done = led(fabric, lambda: _begin(experiment, folder, schema))
         if done is not None:
             return done
-        led(fabric, lambda: _begin(experiment, folder, schema))
-        orderings = _orderings_to_hold(experiment, folder, device, data_dir, observer)
+        if options.fixed_ordering >= 0:
+            with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
+                orderings = _first_orderings(experiment, folder / ORDERING_RUN, device, data_dir, observer, graph)
         if orderings is not None:
             orderings = [ordering.to(fabric.device) for ordering in orderings]
-        seed_everything(experiment.seed)
-        network = _build(experiment, data, task)
         ahead = _workers(fabric) if workers is None else workers
-        loop = Loop(
-            network, task, experiment.training, fabric, orderings, seed=experiment.seed, workers=ahead, record=True
-        )
+        loop = Loop(network, task, options, fabric, orderings, seed=experiment.seed, workers=ahead, record=True)
         return _train(loop, folder, observer)
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[None]:
+def _claimed(folder: Path) -> Iterator[None]:
     """Locks the folder for this process and removes what a failed or killed one left behind."""
     with ExitStack() as stack:
         with usable(folder):
@@ -132,28 +126,28 @@ def claimed(folder: Path) -> Iterator[None]:
         yield
 
 
-def _begin(experiment: Experiment, folder: Path, schema: Schema | None) -> None:
+def _begin(experiment: Experiment, folder: Path, schema: Schema | None) -> Result | None:
+    """Writes the experiment, or returns the result of a process that has been faster."""
     with usable(folder):
+        if (folder / CONFIG).exists():
+            return finished(experiment, folder)
         if schema is not None:
             write_atomic(folder / SCHEMA, schema.to_json())
         write_atomic(folder / CONFIG, settings.dumps(experiment))
+    return None
 
 
 def _train(loop: Loop, folder: Path, observer: Observer | None) -> Result:
-    """From the checkpoint, if there is one, to the result."""
+    """Trains from the checkpoint, if there is one, to the result."""
     memory, leads = PeakMemory(loop.fabric.device), loop.fabric.global_rank == 0
     before = _restore(loop, folder)
     if leads and not loop.epochs and 0 in loop.options.record_orderings:
         _record(loop, folder)
     saved = time.monotonic()
     with Interrupts() as interrupts:
-        for epoch in loop:
+        for epoch, stopping in loop.run(observer, interrupts):
             if leads and epoch.number in loop.options.record_orderings:
                 _record(loop, folder)
-            if observer is not None:
-                with interrupts.noted():
-                    observer(epoch)
-            stopping = any_of(loop.fabric, interrupts.wanted)
             if leads and (stopping or time.monotonic() - saved >= CHECKPOINT_SECONDS):
                 with usable(folder):
                     save_checkpoint(folder / CHECKPOINT, loop, max(before, memory.read()))
@@ -161,24 +155,24 @@ def _train(loop: Loop, folder: Path, observer: Observer | None) -> Result:
                 saved = time.monotonic()
             if stopping:
                 raise Interrupted(
-                    f"stopped after epoch {epoch.number} of {epoch.total}; run it again to go on from there ({folder})."
+                    f"stopped after epoch {epoch.number} of {epoch.total}; run it again to continue ({folder})."
                 )
         result = Result.of(loop, max(before, memory.read()))
         led(loop.fabric, lambda: _end(loop, result, folder))
     if interrupts.wanted:
-        raise Interrupted(f"stopped, but the run was already at its end ({folder}).")
+        raise Interrupted(f"stopped, but the run had already finished ({folder}).")
     return result
 
 
 def _restore(loop: Loop, folder: Path) -> int:
-    """Goes on from the checkpoint that the leading process has, if any; the most memory that was in use before."""
+    """Resumes from the checkpoint of the first process, if any; returns the peak memory before it was written."""
     path = folder / CHECKPOINT
     if loop.fabric.world_size == 1:
         return load_checkpoint(path, loop) if path.exists() else 0
     content = led(loop.fabric, lambda: path.read_bytes() if path.exists() else b"")
     if not content:
         return 0
-    with tempfile.TemporaryDirectory() as place:  # other machines may not see the run's folder
+    with tempfile.TemporaryDirectory() as place:  # other machines may not see the run folder
         copy = Path(place) / CHECKPOINT
         copy.write_bytes(content)
         return load_checkpoint(copy, loop)
@@ -188,12 +182,12 @@ def _end(loop: Loop, result: Result, folder: Path) -> None:
     with usable(folder):
         save_weights(folder / WEIGHTS, loop.best)
         write_atomic(folder / CURVES, _curves(loop.epochs))
-        write_atomic(folder / RESULT, result.to_json())  # the last: where it is, everything is
+        write_atomic(folder / RESULT, result.to_json())  # last: where it exists, everything does
         (folder / CHECKPOINT).unlink(missing_ok=True)
 
 
 def _workers(fabric: Any) -> int:
-    """How many threads make mini-batches ahead: a GPU should not wait for them, while a CPU shares its cores."""
+    """The number of threads that prepare mini-batches: a GPU should not wait for them, a CPU shares its cores."""
     cores = (os.cpu_count() or 1) // processes().here
     return max(1, min(4, cores - 1)) if fabric.device.type == "cuda" else int(cores > torch.get_num_threads())
 
@@ -210,22 +204,23 @@ def _curves(epochs: Sequence[Epoch]) -> str:
     return text.getvalue()
 
 
-def graph_of(experiment: Experiment, data_dir: Path | None) -> tuple[Data, Schema | None]:
-    """The graph to train on, and of one's own tables what their columns became.
+def graph_of(experiment: Experiment, data_dir: str | Path | None) -> tuple[Data, Schema | None]:
+    """Loads the graph to train on, and the schema of its features if it is read from tables.
 
     Args:
-        experiment: What is to be trained.
+        experiment: The experiment.
         data_dir: The folder of the datasets.
     """
     if experiment.graph:
         return open_graph(experiment.graph, unchanged=experiment.graph_digest), None
-    if experiment.tables is None:
-        return _load(experiment.dataset, experiment.split, experiment.index, data_dir), None
-    data, _, schema, *_ = load_tables(experiment.tables, experiment.index)
-    return data, schema
+    if experiment.tables is not None:
+        loaded = load_tables(experiment.tables, experiment.index)
+        return loaded.data, loaded.schema
+    place = None if data_dir is None else Path(data_dir)
+    return _load(experiment.dataset, experiment.split, experiment.index, place), None
 
 
-@lru_cache(maxsize=1)  # the runs of one process tend to follow each other on one graph
+@lru_cache(maxsize=1)  # consecutive runs of a process are often on the same graph
 def _load(dataset: str, split: str, index: int, data_dir: Path | None) -> Data:
     return datasets.load(dataset, split=split, index=index, data_dir=data_dir)
 
@@ -237,34 +232,27 @@ def _build(experiment: Experiment, data: Data, task: Task) -> models.Network:
         degree = models.degree_histogram(task.edge_index, data.num_nodes)
     edge_dim = 0 if data.edge_attr is None else data.edge_attr.size(1)
     out_channels = int(classes or task.channels)
-    return models.build(experiment.model, data.num_features, out_channels, degree=degree, edge_dim=edge_dim)
+    return models.Network(experiment.model, data.num_features, out_channels, degree=degree, edge_dim=edge_dim)
 
 
-def _check_orderings(experiment: Experiment, network: models.Network) -> None:
-    """Refuses options on orderings that the network has no layers for, and files that have none."""
-    options, layers = experiment.training, network.num_orderings
-    if layers == 0:
-        for key, off in (("record_orderings", ()), ("fixed_ordering", -1), ("orderings_files", ())):
-            if getattr(options, key) != off:
-                raise SettingsError(
-                    f"{key} = {getattr(options, key)} needs GOAT layers, but the model {experiment.model.name!r} "
-                    "has none; leave it out."
-                )
+def _recorded_orderings(experiment: Experiment) -> list[Ordering] | None:
+    """Checks the options about orderings against the model's GOAT layers, and loads ``orderings_files`` if set."""
+    options, layers = experiment.training, experiment.model.num_orderings
+    for key in ("record_orderings", "fixed_ordering", "orderings_files"):
+        if layers == 0 and getattr(options, key) != getattr(TrainingOptions, key):
+            raise SettingsError(
+                f"{key} = {getattr(options, key)} needs GOAT layers, but the model {experiment.model.name!r} has none; "
+                "leave it out."
+            )
     if options.orderings_files and len(options.orderings_files) != layers:
         raise SettingsError(
-            f"orderings_files names {len(options.orderings_files)} files, but the model has {layers} GOAT layers; "
-            "name one for each."
+            f"orderings_files has {len(options.orderings_files)} files, but the model has {layers} GOAT layers; give "
+            "one for each."
         )
     for path in options.orderings_files:
-        _recorded(path)
-
-
-def _recorded(path: str | Path) -> Ordering:
-    if not Path(path).is_file():
-        raise SettingsError(
-            f"orderings_files names {str(path)!r}, which is no file; record_orderings writes such files."
-        )
-    return Ordering.load(path)
+        if not Path(path).is_file():
+            raise SettingsError(f"orderings_files: there is no file {path!r}; record_orderings writes such files.")
+    return [Ordering.load(path) for path in options.orderings_files] or None
 
 
 def _record(loop: Loop, folder: Path) -> None:
@@ -274,21 +262,23 @@ def _record(loop: Loop, folder: Path) -> None:
             ordering.save(ordering_file(folder, len(loop.epochs), layer))
 
 
-def _orderings_to_hold(
-    experiment: Experiment, folder: Path, device: str, data_dir: str | Path | None, observer: Observer | None
-) -> list[Ordering] | None:
-    """The orderings to train with, from files or from a first training; ``None`` leaves the layers free to sort."""
+def _first_orderings(
+    experiment: Experiment,
+    folder: Path,
+    device: str,
+    data_dir: str | Path | None,
+    observer: Observer | None,
+    graph: "TableGraph | None",
+) -> list[Ordering]:
+    """The orderings after a first training of ``fixed_ordering`` epochs, in a run folder of its own."""
     options = experiment.training
-    if options.orderings_files:
-        return [_recorded(path) for path in options.orderings_files]
-    if options.fixed_ordering < 0:
-        return None
-    epoch, first = options.fixed_ordering, folder / ORDERING_RUN
+    epoch = options.fixed_ordering
     free = replace(options, epochs=max(epoch, 1), patience=0, fixed_ordering=-1, record_orderings=(epoch,))
-    result = train(replace(experiment, training=free), first, device=device, data_dir=data_dir, observer=observer)
+    first = replace(experiment, training=free)
+    result = train(first, folder, device=device, data_dir=data_dir, observer=observer, graph=graph)
     if result.epochs < epoch:
-        raise RunError(f"the training in {first} {result.stopped} at epoch {result.epochs}: no ordering to hold.")
-    held = [ordering for at, _, ordering in Run(first).orderings if at == epoch]
+        raise RunError(f"the training in {folder} {result.stopped} at epoch {result.epochs}: no ordering to hold.")
+    held = [ordering for at, _, ordering in Run(folder).orderings if at == epoch]
     if not held:
-        raise RunError(f"the training in {first} is done, but its orderings are gone; remove it to train it again.")
+        raise RunError(f"the run in {folder} is done, but its orderings are gone; remove it to train it again.")
     return held

@@ -1,12 +1,12 @@
-"""How an epoch goes through a graph in mini-batches: sampled in training, exact in evaluation."""
+"""How an epoch passes through a graph: as one full batch, or in sampled mini-batches with exact evaluation."""
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -21,23 +21,60 @@ from torch_goat.experiments.models import Network
 from torch_goat.experiments.models.inference import Inference
 from torch_goat.experiments.models.layers import KINDS, Sampled
 from torch_goat.experiments.training.options import TrainingOptions
-from torch_goat.experiments.training.passes import Step, converter
 from torch_goat.experiments.training.task import Task
 from torch_goat.nn.ordering import Ordering
 from torch_goat.settings import SettingsError
 
 
-class SeedBatches:
-    """Which training nodes each step of an epoch is for: all of them once, shuffled, in steps of nearly equal size.
+class Step(NamedTuple):
+    """One step of the optimiser."""
 
-    It gives this process's share of each step.
+    loss: Callable[[Module], Tensor]  # computes the loss of a model, for its backward pass
+    share: float  # of the epoch's training nodes
+
+
+class FullBatch:
+    """One step per epoch, on all nodes.
+
+    Args:
+        task: The graph and its targets.
+        network: The network.
+        fabric: Lightning Fabric.
+        orderings: Orderings for the network's GOAT layers to replay.
+    """
+
+    def __init__(self, task: Task, network: Module, fabric: Any, orderings: Sequence[Ordering] | None) -> None:
+        self._task, self._replay = task, {} if orderings is None else {"orderings": orderings}
+        self._inputs = _whole_graph(task, network, _converter(fabric))  # converted once, not in every epoch
+
+    def steps(self, epoch: int) -> Iterator[Step]:
+        """The steps of an epoch, counted from 1."""
+        yield Step(lambda model: self._task.loss(model(*self._inputs, **self._replay)), 1.0)
+
+    def evaluate(self, model: Module) -> Tensor:
+        """The output of a model in evaluation mode, at least for the nodes of all splits ``[N, C]``."""
+        with torch.no_grad():
+            return model(*self._inputs, **self._replay)
+
+    def orderings(self, model: Module) -> list[Ordering]:
+        """The orderings of all nodes in the model's GOAT layers."""
+        with torch.no_grad():
+            return list(model(*self._inputs, return_orderings=True, **self._replay)[1])
+
+    def example(self) -> tuple[Tensor, ...]:
+        """An input of the model."""
+        return self._inputs
+
+
+class SeedBatches:
+    """The training nodes of each step of an epoch: all of them once, shuffled, in steps of nearly equal size.
 
     Args:
         count: The number of training nodes.
-        batch_size: The most of them in a step, over all processes.
+        batch_size: The maximum number of them in a step, over all processes.
         seed: The seed of the shuffling.
-        rank: Which process this is.
-        world: How many there are.
+        rank: The number of this process.
+        world: The number of processes.
     """
 
     def __init__(self, count: int, batch_size: int, seed: int, rank: int = 0, world: int = 1) -> None:
@@ -55,7 +92,7 @@ class SeedBatches:
             )
 
     def of(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """The places among the training nodes of each step's nodes, over all processes, and of this one's share."""
+        """For each step, the positions of its nodes among the training nodes, and those of this process's share."""
         generator = torch.Generator().manual_seed(number_for(self._seed, epoch))
         for step in torch.randperm(self._count, generator=generator).tensor_split(self._steps):
             yield step, step.tensor_split(self._world)[self._rank]
@@ -64,31 +101,32 @@ class SeedBatches:
 class MiniBatches:
     """Mini-batches of sampled neighbourhoods in training, and exact inference layer by layer in evaluation.
 
-    An epoch depends on the seed, its number and the weights before it alone, so that a run that was stopped between two
-    epochs goes on as if nothing had happened.
+    An epoch depends only on the seed, its number and the weights before it, so that a run resumed between two epochs
+    continues exactly. The methods are those of :class:`FullBatch`.
 
     Args:
         task: The graph and its targets.
-        network: The network. One that is no :class:`Network` is evaluated on the whole graph.
+        network: The network. One that is not a :class:`Network` is evaluated on the whole graph.
         options: How to train.
         fabric: Lightning Fabric.
-        seed: The seed of every draw.
-        workers: How many threads make batches ahead; with 0 they are made when they are needed.
+        seed: The seed of all random draws.
+        workers: The number of threads that prepare batches in advance; 0 prepares each batch when it is needed.
     """
 
     def __init__(
         self, task: Task, network: Module, options: TrainingOptions, fabric: Any, seed: int, workers: int
     ) -> None:
         self._task, self._network, self._fabric, self._seed = task, network, fabric, seed
-        self._convert = converter(fabric)
-        self._rank, self._world = fabric.global_rank, fabric.world_size
+        self._convert = _converter(fabric)
         nodes = task.train_nodes
-        self._batches = SeedBatches(nodes.numel(), options.batch_size, seed, self._rank, self._world)
+        self._batches = SeedBatches(nodes.numel(), options.batch_size, seed, fabric.global_rank, fabric.world_size)
         layers = len(network.layers) if isinstance(network, Network) else 0
         fanout = options.fanout or (-1,) * (layers or _hops(network))
         check_fanout_length(fanout, layers)
-        self._reads_edges = bool(getattr(network, "edge_dim", 0))
-        graph = _inputs(task.data, self._reads_edges)
+        self._edge_attr = task.data.edge_attr if getattr(network, "edge_dim", 0) else None
+        graph = task.data.__copy__()  # without what the network does not read, so that batches do not carry it
+        for key in set(graph.keys()) - {"x", "edge_index", "" if self._edge_attr is None else "edge_attr"}:
+            del graph[key]
         self._loader = neighbor_loader(graph, fanout, input_nodes=nodes, seed=seed)
         # Threads, since processes would copy batches to each other; PyG's own sampler draws in the order of its calls.
         self._workers = 0 if isinstance(self._loader, NeighborLoader) else workers
@@ -100,7 +138,7 @@ class MiniBatches:
         self._degree = self._blocks.degree if any(KINDS[kind].whole == "degree" for kind in kinds) else None
 
     def steps(self, epoch: int) -> Iterator[Step]:
-        torch.manual_seed(number_for(self._seed, epoch, self._rank))  # of dropout
+        torch.manual_seed(number_for(self._seed, epoch, self._fabric.global_rank))  # of dropout
         if self._sampler is not None:  # else a batch of one node would have the same neighbours in every epoch
             self._sampler.seed = number_for(self._seed, epoch)
         count, steps = self._task.train_nodes.numel(), self._batches.of(epoch)
@@ -118,19 +156,27 @@ class MiniBatches:
     def evaluate(self, model: Module) -> Tensor:
         if not isinstance(self._network, Network):
             with torch.no_grad():
-                return model(*self._whole())
+                return model(*_whole_graph(self._task, self._network, self._convert))
+        if self._inference is None:
+            part = (self._fabric.global_rank, self._fabric.world_size)
+            self._inference = self._infer(self._network, part=part, join=self._sum if part[1] > 1 else None)
         with self._fabric.autocast():
-            return self._infer()(self._task.nodes).to(torch.get_default_dtype())
+            return self._inference(self._task.nodes).to(torch.get_default_dtype())
 
     def orderings(self, model: Module) -> list[Ordering]:
         record: list[Ordering] = []
-        alone = Inference(self._network, self._blocks, self._task.data.x, self._edge_attr())  # type: ignore[arg-type]
         with self._fabric.autocast():
-            alone(record=record)
+            self._infer(self._network)(record=record)  # type: ignore[arg-type]
         return record
 
     def example(self) -> tuple[Tensor, ...]:
-        return self._inputs_of(self._load(torch.zeros(1, dtype=torch.long)))
+        return self._inputs(self._load(torch.zeros(1, dtype=torch.long)).to(self._fabric.device))
+
+    def _infer(self, network: Network, **options: Any) -> Inference:
+        return Inference(network, self._blocks, self._task.data.x, self._edge_attr, **options)
+
+    def _sum(self, states: Tensor) -> Tensor:
+        return self._fabric.all_reduce(states.to(self._fabric.device), reduce_op="sum").cpu()
 
     def _load(self, index: Tensor) -> Data:
         """The batch of some training nodes."""
@@ -145,84 +191,58 @@ class MiniBatches:
         if isinstance(self._network, Network):
             counts = (list(map(int, values)) for values in (batch.num_sampled_nodes, batch.num_sampled_edges))
             sampled = {"sampled": Sampled(batch.n_id, batch.get("degree"), *counts)}
-        out = model(*self._inputs_of(batch), **sampled)[: batch.batch_size]
-        # The mean over all processes of these losses is the mean over the nodes of the step.
-        return self._task.loss_of(out, batch.input_id, whole) * self._world
+        out = model(*self._inputs(batch), **sampled)[: batch.batch_size]
+        # The mean of these losses over all processes is the mean over the nodes of the step.
+        return self._task.loss_of(out, batch.input_id, whole) * self._fabric.world_size
 
-    def _inputs_of(self, batch: Data) -> tuple[Tensor, ...]:
-        batch = batch.to(self._fabric.device, non_blocking=True)
-        inputs = (self._convert(batch.x), batch.edge_index)
-        if not self._reads_edges:
-            return inputs
-        return *inputs, self._convert(batch.edge_attr)
-
-    def _edge_attr(self) -> Tensor | None:
-        return self._task.data.edge_attr if self._reads_edges else None
-
-    def _infer(self) -> Inference:
-        if self._inference is None:
-            self._inference = Inference(
-                self._network,  # type: ignore[arg-type]
-                self._blocks,
-                self._task.data.x,
-                self._edge_attr(),
-                part=(self._rank, self._world),
-                join=self._join,
-            )
-        return self._inference
-
-    def _join(self, states: Tensor) -> Tensor:
-        if self._world == 1:
-            return states
-        return self._fabric.all_reduce(states.to(self._fabric.device), reduce_op="sum").cpu()
-
-    def _whole(self) -> tuple[Tensor, ...]:
-        task = self._task
-        edges = (self._convert(task.edge_attr),) if self._reads_edges else ()
-        return (self._convert(task.x), task.edge_index, *edges)
+    def _inputs(self, batch: Data) -> tuple[Tensor, ...]:
+        edges = () if self._edge_attr is None else (self._convert(batch.edge_attr),)
+        return (self._convert(batch.x), batch.edge_index, *edges)
 
 
 def check_batches(task: Task, options: TrainingOptions, world: int) -> None:
-    """Refuses steps that the training nodes or the processes cannot be divided into."""
+    """Raises an error if the training nodes cannot be divided into steps, or the steps among processes."""
     if options.batch_size:
         SeedBatches(task.train_nodes.numel(), options.batch_size, 0, world=world)
     elif world > 1:
         raise SettingsError(
-            f"training in full batches is one process's work, but there are {world}; set batch_size (--batch-size "
-            "1024), or start it without torchrun."
+            f"full batches are trained by one process, but there are {world}; set batch_size (--batch-size 1024), or "
+            "start without torchrun."
         )
 
 
 def check_fanout_length(fanout: tuple[int, ...], layers: int) -> None:
-    """Refuses a fan-out that is not one number per layer; a network of unknown layers takes any."""
+    """Raises an error if a fanout has not one number per layer; 0 layers accept any."""
     if layers and len(fanout) != layers:
         raise SettingsError(
             f"fanout = {','.join(map(str, fanout))} has {len(fanout)} numbers, but the network has {layers} layers; "
-            "name one for each."
+            "give one for each layer."
         )
-
-
-def _hops(network: Module) -> int:
-    """How many hops a network that is none of ours reads, if it says so as PyG's do."""
-    hops = getattr(network, "num_layers", 0)
-    if not isinstance(hops, int) or hops < 1:
-        raise SettingsError(
-            f"how many hops {type(network).__name__} reads is not known; name the neighbours of each, as fanout = [-1, "
-            "-1] for all of two hops."
-        )
-    return hops
 
 
 def number_for(seed: int, *parts: int) -> int:
-    """A seed of its own for everything that is drawn."""
+    """A separate seed for each kind of random draw."""
     return generator_seed(seed, np.array(parts, np.int64))
 
 
-def _inputs(data: Data, edges: bool) -> Data:
-    """The graph without what a network does not read, so that batches do not carry it."""
-    graph = data.__copy__()
-    keep = {"x", "edge_index", *(("edge_attr",) if edges else ())}
-    for key in list(graph.keys()):
-        if key not in keep:
-            del graph[key]
-    return graph
+def _converter(fabric: Any) -> Callable[[Any], Tensor]:
+    """A function that converts features to the floating-point type of training."""
+    dtype = fabric.strategy.precision.convert_input(torch.zeros(1)).dtype
+    return lambda value: value.to(dtype)
+
+
+def _whole_graph(task: Task, network: Module, convert: Callable[[Any], Tensor]) -> tuple[Tensor, ...]:
+    """The network's input on the whole graph, with edge features if its ``edge_dim`` says that it reads them."""
+    edges = (convert(task.edge_attr),) if getattr(network, "edge_dim", 0) else ()
+    return (convert(task.x), task.edge_index, *edges)
+
+
+def _hops(network: Module) -> int:
+    """The number of hops that a network reads, from its ``num_layers`` as in PyG's networks."""
+    hops = getattr(network, "num_layers", 0)
+    if not isinstance(hops, int) or hops < 1:
+        raise SettingsError(
+            f"{type(network).__name__} has no num_layers, so the number of hops it reads is unknown; set fanout, for "
+            "example fanout = [-1, -1] for all neighbours over two hops."
+        )
+    return hops
