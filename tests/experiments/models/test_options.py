@@ -16,7 +16,7 @@ from torch_goat.nn.ragged_rnn import RaggedRNN
     [
         ({"name": "gta"}, "name='gta' is unknown; did you mean 'gat'?"),
         ({"last": "gcnn"}, "last='gcnn' is unknown; did you mean 'gcn'?"),
-        ({"rnn": "lstn"}, "rnn='lstn' is unknown; did you mean 'lstm'?"),
+        ({"rnn": "lstn"}, "rnn = 'lstn' is unknown; did you mean 'lstm'?"),
         ({"backend": "tritton"}, "backend='tritton' is unknown; did you mean 'triton'?"),
         ({"name": "pna", "aggregators": ("mean", "median")}, "aggregators='median' is unknown"),
         ({"name": "pna", "scalers": ("line",)}, "scalers='line' is unknown; did you mean 'linear'?"),

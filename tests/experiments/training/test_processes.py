@@ -189,7 +189,7 @@ def test_devices_that_do_not_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_world_that_does_not_fit() -> None:
     task = Task(tiny(), torch.device("cpu"))
-    with pytest.raises(SettingsError, match="training in full batches is one process's work, but there are 2"):
+    with pytest.raises(SettingsError, match="full batches are trained by one process, but there are 2"):
         check_batches(task, TrainingOptions(), 2)
     with pytest.raises(SettingsError, match="8 processes are too many for 20 training nodes in 3 steps of at most 7"):
         check_batches(task, TrainingOptions(batch_size=7), 8)
