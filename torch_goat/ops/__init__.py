@@ -1,4 +1,4 @@
-"""Tensor functions of the paper: neighbourhoods, sorting (Eq. 2), softmax and RNN over segments (Eq. 3)."""
+"""Tensor functions of the paper: neighbourhoods, sorting (equation 2), softmax and RNN over segments (equation 3)."""
 
 from torch_goat.ops.adjacency import to_edges
 from torch_goat.ops.neighborhoods import Neighborhoods, neighborhoods

@@ -181,7 +181,7 @@ def test_a_graph_without_edges_is_explained_and_reported(goat: Goat, tmp_path: P
     assert trained.code == 0, trained.err
     assert "0 neighbours" in goat("explain", "run", "--node", "a").out
     assert goat("report", "run", "-o", "report.html").code == 0
-    assert "there is no order to compare" in Path("report.html").read_text()
+    assert "there are no orders to compare" in Path("report.html").read_text()
 
 
 def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_read_them(

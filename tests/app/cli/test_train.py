@@ -93,7 +93,7 @@ def test_curves_for_tensorboard_are_written_when_asked_for(goat: Goat) -> None:
         (["top2", "--set", "rnn=ltsm"], "did you mean 'lstm'?"),
         (["top2", "--model", "gcn", "--set", "rnn=gru"], "is read by no layer"),
         (["top2", "--split", "papr"], "did you mean 'paper'?"),
-        (["top2", "--index", "10"], "indices 0 to 9"),
+        (["top2", "--index", "10"], "index must be between 0 and 9"),
         (["top2", "--seed", "-1"], "seed must be from 0 to 4294967295, got -1"),
         (["cora", "--split", "paper"], "it is defined on 'cora-content'"),
         (["top2", "--data-dir", "none"], "the data folder none does not exist"),
