@@ -35,7 +35,7 @@ def pid(
         str,
         typer.Argument(
             metavar="DATASET|NODES",
-            help="A name that goat datasets lists, or the nodes of a graph of yours: a CSV or Parquet file, a GraphML "
+            help="A dataset listed by goat datasets, or the nodes of your own graph: a CSV or Parquet file, a GraphML "
             "file, or a folder with both tables.",
         ),
     ],

@@ -33,15 +33,15 @@ def fit_columns(
         values = frame[name]
         if not values.notna().any():
             continue
-        if name not in categories and _is_number(source, name, values):
-            columns.append(_fit_number(name, numbers(source, name, values)[train]))
+        if name not in categories and _is_number(source, values):
+            columns.append(_fit_number(name, numbers(source, values)[train]))
             continue
         distinct, known = values.nunique(), int(values.notna().sum())
         many = distinct > _FEW and 2 * distinct > known
         if distinct > MOST_CATEGORIES or (many and name not in categories):
             texts.append(name)
             continue
-        check_blanks(source, name, values)
+        check_blanks(source, values)
         seen = values[train]
         known_texts = tuple(sorted(_texts(seen.dropna()).unique()))
         columns.append(Column(name, "category", categories=known_texts, missing=bool(seen.isna().any())))
@@ -77,7 +77,7 @@ def encode(
                     f"training and is encoded as none ({int(unknown.sum())} in total)."
                 )
         else:
-            known = np.where(missing, column.mean, numbers(source, column.name, values))
+            known = np.where(missing, column.mean, numbers(source, values))
             out[:, place] = known if column.kind == "flag" else (known - column.mean) / column.scale
         if column.missing:
             out[missing, place + column.width - 1] = 1
@@ -90,7 +90,7 @@ def encode(
     return out
 
 
-def numbers(source: Source, name: str, values: pd.Series) -> np.ndarray:
+def numbers(source: Source, values: pd.Series) -> np.ndarray:
     """A column as floats ``[n]``, NaN where missing; raises at the first cell that is not a finite number."""
     if is_numeric_dtype(values) and not is_bool_dtype(values):
         parsed = values.to_numpy(dtype=np.float64, na_value=np.nan)
@@ -99,26 +99,22 @@ def numbers(source: Source, name: str, values: pd.Series) -> np.ndarray:
     known = values.notna().to_numpy()
     bad = (np.isnan(parsed) & known) | np.isinf(parsed) | (np.abs(parsed) > 1e30)
     if bad.any():
-        row = first_row(bad)
-        cell = f"{source.where(row, name)}: {shown(values.iloc[row])} is not a"
+        reason = "{cell} is not a valid number, but the column is numeric; correct it or leave the cell empty."
         if 2 * (bad & known).sum() > known.sum():
-            raise TableError(
-                f"{cell} number, like most of the column; use numeric values, such as the days since a fixed date."
-            )
-        raise TableError(f"{cell} valid number, but the column is numeric; correct it or leave the cell empty.")
+            reason = "{cell} is not a number, like most of the column; use numbers, such as the days since some date."
+        raise source.error(bad, values, reason)
     return parsed
 
 
-def check_blanks(source: Source, name: str, values: pd.Series) -> None:
+def check_blanks(source: Source, values: pd.Series) -> None:
     """Refuses categories that differ only by whitespace, such as ``"yes"`` and ``"yes "``."""
     texts = _texts(values)
     seen: dict[str, str] = {}
     for text in texts.dropna().unique():
         other = seen.setdefault(text.strip(), text)
         if other != text:
-            raise TableError(
-                f"{source.where(first_row(texts == text), name)}: {shown(text)} differs from {shown(other)} only by "
-                "blanks; spell both alike."
+            raise source.error(
+                texts == text, texts, f"{{cell}} differs from {shown(other)} only by blanks; spell both alike."
             )
 
 
@@ -139,10 +135,10 @@ def _numeric_share(values: pd.Series) -> float:
     return float(pd.to_numeric(_texts(known), errors="coerce").notna().mean()) if len(known) else 1.0
 
 
-def _is_number(source: Source, name: str, values: pd.Series) -> bool:
+def _is_number(source: Source, values: pd.Series) -> bool:
     """Whether a column is numeric; raises if only a few cells are not."""
     if mostly_numeric(values) and not is_numeric(values):
-        numbers(source, name, values)
+        numbers(source, values)
     return is_numeric(values)
 
 

@@ -5,7 +5,7 @@ import pandas as pd
 
 from torch_goat.data.tables.columns import check_blanks, is_numeric, numbers
 from torch_goat.data.tables.options import Tables, Task
-from torch_goat.data.tables.source import Source, TableError, first_row, shown
+from torch_goat.data.tables.source import Source, TableError
 
 FEW_CLASSES = 20  # up to so many distinct integers are classes
 TRAIN, VAL, TEST, NONE = 0, 1, 2, -1
@@ -30,25 +30,23 @@ def guess_task(target: pd.Series) -> Task:
 def read_target(tables: Tables, source: Source, frame: pd.DataFrame, task: Task) -> tuple[np.ndarray, tuple[str, ...]]:
     """The targets ``[n]`` (0 or NaN where missing) and the names of the classes."""
     values = frame[tables.target]
-    if not values.notna().any():
-        raise TableError(f"{source.where(0, tables.target)}: no node has a target; fill in some.")
-    row = first_row(values.notna())
-    where = source.where(row, tables.target)
+    labelled = values.notna()
+    if not labelled.any():
+        raise source.error(~labelled, values, "no node has a target; fill in some.")
     if task == "regression":
-        y = numbers(source, tables.target, values)
+        y = numbers(source, values)
         if len(np.unique(y[~np.isnan(y)])) < 2:
-            raise TableError(f"{where}: all targets are {shown(values.iloc[row])}, so there is nothing to learn.")
+            raise source.error(labelled, values, "all targets are {cell}, so there is nothing to learn.")
         return y, ()
-    check_blanks(source, tables.target, values)
+    check_blanks(source, values)
     known = pd.Series(values.dropna().unique())
     order = pd.to_numeric(known).argsort() if is_numeric(values) else known.argsort()
     classes = tuple(str(known[place]) for place in order)
     if len(classes) < 2:
-        raise TableError(f"{where}: all nodes have the class {shown(classes[0])}, so there is nothing to learn.")
-    if len(classes) == values.notna().sum():
-        raise TableError(
-            f"{where}: every node has a different class; choose another target, or --task regression for numbers."
-        )
+        raise source.error(labelled, values, "all nodes have the class {cell}, so there is nothing to learn.")
+    if len(classes) == labelled.sum():
+        reason = "every node has a different class; choose another target, or --task regression for numbers."
+        raise source.error(labelled, values, reason)
     return np.maximum(pd.Index(classes).get_indexer(values), 0), classes
 
 
@@ -83,11 +81,8 @@ def split_nodes(
             _fail_empty(tables, source, name, len(np.unique(strata[labelled])), int(labelled.sum()))
     train = part == TRAIN
     if len(np.unique(y[train])) < 2:
-        row = first_row(train)
-        raise TableError(
-            f"{source.where(row, tables.target)}: all {int(train.sum())} training nodes have the target "
-            f"{shown(frame[tables.target].iloc[row])}, so there is nothing to learn; choose another split."
-        )
+        reason = f"all {int(train.sum())} training nodes have the target {{cell}}, so there is nothing to learn"
+        raise source.error(train, frame[tables.target], f"{reason}; choose another split.")
     return part
 
 
@@ -125,19 +120,14 @@ def _split_by_column(tables: Tables, source: Source, frame: pd.DataFrame, labell
     found = words.map(_WORDS)
     bad = found.isna() & words.notna()
     if bad.any():
-        row = first_row(bad)
-        raise TableError(
-            f"{source.where(row, column)}: {shown(frame[column].iloc[row])} is not a split; write train, val or test, "
-            "or leave the cell empty."
-        )
+        reason = "{cell} is not a split; write train, val or test, or leave the cell empty."
+        raise source.error(bad, frame[column], reason)
     part = found.fillna(NONE).to_numpy(dtype=np.int64)
     for number, name in enumerate(PARTS):
         nodes = np.flatnonzero(part == number)
         if len(nodes) and not labelled[nodes].any():
-            raise TableError(
-                f"{source.where(int(nodes[0]), tables.target)}: none of the {len(nodes)} {name} nodes has a target; "
-                "fill in some or choose another split."
-            )
+            reason = f"none of the {len(nodes)} {name} nodes has a target; fill in some or choose another split."
+            raise source.error(part == number, frame[tables.target], reason)
     return np.where(labelled, part, NONE)
 
 
@@ -146,20 +136,16 @@ def _split_by_time(tables: Tables, source: Source, frame: pd.DataFrame, labelled
     column = tables.time_column
     values = frame[column]
     if is_numeric(values):
-        time = numbers(source, column, values)
+        time = numbers(source, values)
     else:
         dates = pd.to_datetime(values, errors="coerce", format="ISO8601", utc=True)
         bad = dates.isna() & values.notna()
         if bad.any():
-            row = first_row(bad)
-            raise TableError(
-                f"{source.where(row, column)}: {shown(values.iloc[row])} is neither a number nor a date such as "
-                "2024-05-31."
-            )
+            raise source.error(bad, values, "{cell} is neither a number nor a date such as 2024-05-31.")
         time = np.where(dates.isna(), np.nan, dates.astype("int64").to_numpy(dtype=np.float64))
     unknown = np.isnan(time) & labelled
     if unknown.any():
-        raise TableError(f"{source.where(first_row(unknown), column)}: a node with a target has no time; fill it in.")
+        raise source.error(unknown, values, "a node with a target has no time; fill it in.")
     ordered = np.sort(time[labelled])
     shares = tables.train, tables.train + tables.val
     ends = [ordered[max(0, int(np.ceil(share * len(ordered))) - 1)] for share in shares]

@@ -15,7 +15,7 @@ from torch_goat.data.tables.csv_source import CSVSource
 from torch_goat.data.tables.graphml_source import GraphMLReader
 from torch_goat.data.tables.options import Tables
 from torch_goat.data.tables.parquet_source import ParquetSource
-from torch_goat.data.tables.source import PARQUET, Source, TableError, first_row, read_bytes, shown
+from torch_goat.data.tables.source import PARQUET, Source, TableError, first_row, read_bytes
 
 _IDS = ("id", "node_id", "nodeid", "node")
 _ENDS = (("source", "target"), ("src", "dst"), ("from", "to"), ("source_id", "target_id"), ("u", "v"))
@@ -143,22 +143,15 @@ def _find_column(source: Source, given: str, usual: Sequence[str], place: int) -
 
 
 def _check_ids(source: Source, ids: pd.Series, known: Sequence[str]) -> None:
-    name = str(ids.name)
     if ids.isna().any():
-        raise TableError(f"{source.where(first_row(ids.isna()), name)}: the node has no id; add one or delete the row.")
-    if ids.duplicated().any():
-        row = first_row(ids.duplicated())
-        raise TableError(
-            f"{source.where(row, name)}: duplicate node {shown(ids.iloc[row])}, first seen in line "
-            f"{source.line(first_row(ids == ids.iloc[row]))}; list every node once."
-        )
-    again = ids.isin(set(known))
+        raise source.error(ids.isna(), ids, "the node has no id; add one or delete the row.")
+    twice, again = ids.duplicated(), ids.isin(set(known))
+    if twice.any():
+        line = source.line(first_row(ids == ids.iloc[first_row(twice)]))
+        raise source.error(twice, ids, f"duplicate node {{cell}}, first seen in line {line}; list every node once.")
     if again.any():
-        row = first_row(again)
-        raise TableError(
-            f"{source.where(row, name)}: the node {shown(ids.iloc[row])} is already in the training graph; list only "
-            "new nodes, or leave out --join."
-        )
+        reason = "the node {cell} is already in the training graph; list only new nodes, or leave out --join."
+        raise source.error(again, ids, reason)
 
 
 def _resolve(source: Source, ends: pd.Series, ids: pd.Index, nodes: Source, joined: bool) -> np.ndarray:
@@ -166,13 +159,9 @@ def _resolve(source: Source, ends: pd.Series, ids: pd.Index, nodes: Source, join
     found = ids.get_indexer(ends.astype(object))
     unknown = found < 0
     if unknown.any():
-        row = first_row(unknown)
-        where = source.where(row, str(ends.name))
-        if pd.isna(ends.iloc[row]):
-            raise TableError(f"{where}: the edge has no node at this end; fill it in or delete the row.")
         graph = f"{nodes.path} or the training graph" if joined else f"{nodes.path}"
-        raise TableError(
-            f"{where}: the edge names {shown(ends.iloc[row])}, which is not a node of {graph}; add the node or delete "
-            f"such edges ({int(unknown.sum())} in total)."
-        )
+        reason = f"the edge names {{cell}}, which is not a node of {graph}; add the node or delete such edges"
+        if pd.isna(ends.iloc[first_row(unknown)]):
+            raise source.error(unknown, ends, "the edge has no node at this end; fill it in or delete the row.")
+        raise source.error(unknown, ends, f"{reason} ({int(unknown.sum())} in total).")
     return found

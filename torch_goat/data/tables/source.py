@@ -14,7 +14,7 @@ from torch_goat.data.datasets import DataError
 from torch_goat.settings import nearest
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
+    from pandas import DataFrame, Series
 
 MISSING: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?")
 LARGEST: Final = 4 << 30  # bytes of a file, and of its uncompressed contents
@@ -94,6 +94,11 @@ class Source(ABC):
     def where(self, row: int, column: str = "") -> str:
         """``"nodes.csv, line 7, column 'age'"``."""
         return f"{self.path}, line {self.line(row)}" + (f", column {column!r}" if column else "")
+
+    def error(self, bad: Any, values: "Series", reason: str) -> TableError:
+        """The error at the first bad row ``[n]`` of a column; ``{cell}`` in the reason stands for its value."""
+        row = first_row(bad)
+        return TableError(f"{self.where(row, str(values.name))}: {reason.replace('{cell}', shown(values.iloc[row]))}")
 
     def check(self, column: str, purpose: str) -> None:
         """Raises if there is no such column."""
