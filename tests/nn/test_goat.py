@@ -1,13 +1,25 @@
+from inspect import signature
+
 import pytest
 import torch
 from torch_geometric.data import Data
 from torch_geometric.nn import to_hetero
+from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from tests.compare import relative_error
 from tests.graphs import small_graph
 from torch_goat.nn import GOAT
 
 N = 10
+
+
+def test_positional_arguments_are_those_of_basic_gnn() -> None:
+    ours, theirs = (
+        [(p.name, p.kind, p.default) for p in signature(model.__init__).parameters.values()]
+        for model in (GOAT, BasicGNN)
+    )
+    assert ours == theirs
+    assert isinstance(GOAT(5, 8, 2, 3, 0.1, "elu").act, torch.nn.ELU)
 
 
 @pytest.mark.parametrize("jk", [None, "last", "cat", "max", "lstm"])

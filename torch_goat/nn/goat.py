@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 import torch
@@ -25,9 +25,9 @@ class GOAT(BasicGNN):
         num_layers: The number of layers.
         out_channels: The size of the output; ``hidden_channels`` and no linear layer if ``None``.
         dropout: The probability of dropping a hidden element, and a coefficient in a layer.
+        act, act_first, act_kwargs, norm, norm_kwargs: As in PyG.
         jk: Jumping knowledge: ``None``, ``"last"``, ``"cat"``, ``"max"`` or ``"lstm"``.
-        **kwargs: ``act``, ``act_first``, ``act_kwargs``, ``norm`` and ``norm_kwargs`` as in PyG, and the options of
-            :class:`~torch_goat.nn.GOATConv`, including ``heads``.
+        **kwargs: The options of :class:`~torch_goat.nn.GOATConv`, including ``heads``.
     """
 
     supports_edge_weight: Final[bool] = False
@@ -40,12 +40,18 @@ class GOAT(BasicGNN):
         num_layers: int,
         out_channels: int | None = None,
         dropout: float = 0.0,
+        act: str | Callable[..., Any] | None = "relu",
+        act_first: bool = False,
+        act_kwargs: dict[str, Any] | None = None,
+        norm: str | Callable[..., Any] | None = None,
+        norm_kwargs: dict[str, Any] | None = None,
         jk: str | None = None,
         **kwargs: Any,
     ) -> None:
         # With jumping knowledge, BasicGNN ends in a linear layer; "last" adds only that.
         jk = "last" if jk is None and out_channels is not None else jk
-        super().__init__(in_channels, hidden_channels, num_layers, out_channels, dropout, jk=jk, **kwargs)
+        sizes = in_channels, hidden_channels, num_layers, out_channels
+        super().__init__(*sizes, dropout, act, act_first, act_kwargs, norm, norm_kwargs, jk, **kwargs)
 
     def init_conv(self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any) -> GOATConv:
         heads = kwargs.get("heads", 1)
