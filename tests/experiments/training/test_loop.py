@@ -13,6 +13,7 @@ from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.loop import Loop
 from torch_goat.experiments.training.task import Task
 from torch_goat.ops import checks
+from torch_goat.ops.neighborhoods import neighborhoods
 
 
 def loop(model: torch.nn.Module, data=None, **options) -> Loop:
@@ -161,6 +162,23 @@ def test_data_are_checked_in_the_first_epoch_only() -> None:
     assert model.seen == [True, True, False, False, False, False]
     assert between == [None, None, None]
     assert checks.checks_enabled()
+
+
+@pytest.mark.parametrize("name", ["gcn", "gat", "gatv2", "janossy", "goat"])
+def test_no_layer_compares_edges_after_the_first_epoch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool | None] = []  # on a GPU, comparing edges synchronises and rules out a CUDA graph
+
+    def build(edge_index: torch.Tensor, num_nodes: tuple[int, int], add_self_loops: bool, checks: bool | None = None):
+        asked.append(checks)
+        return neighborhoods(edge_index, num_nodes, add_self_loops, checks)
+
+    for module in ("nn.goat_conv", "experiments.models.layers", "experiments.models.janossy"):
+        monkeypatch.setattr(f"torch_goat.{module}.neighborhoods", build)
+    for epoch in loop(Network(ModelOptions(name=name, hidden_channels=4), 5, 3), tiny(), epochs=2):
+        if epoch.number == 1:
+            asked.clear()
+    assert asked
+    assert not any(checks is None or checks for checks in asked)
 
 
 def test_the_learning_rate_rises_over_the_warmup() -> None:

@@ -63,7 +63,7 @@ class JanossyConv(SAGEConv):
         """
         num_nodes = x.size(0)
         edge_index, _ = to_edges(edge_index, None, None, num_nodes, num_nodes)
-        hood = neighborhoods(edge_index, (num_nodes, num_nodes), add_self_loops=False)
+        hood = neighborhoods(edge_index, (num_nodes, num_nodes), add_self_loops=False, checks=self.aggr_module.checks)
         read, ptr = None, hood.ptr
         if self.length is not None:
             place = torch.arange(hood.target.numel(), device=x.device) - ptr[hood.target]  # [E], in its neighbourhood

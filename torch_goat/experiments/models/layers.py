@@ -94,6 +94,8 @@ class NodeLinear(Linear):
 class GraphConvolution(GCNConv):
     """PyG's ``GCNConv``, also for parts of a graph, whose degrees are those of the whole graph."""
 
+    checks: bool | None = None  # as in GOATConv
+
     def forward(self, x: Tensor, edge_index: Tensor, degree: Tensor | None = None) -> Tensor:
         """Runs the layer.
 
@@ -104,7 +106,7 @@ class GraphConvolution(GCNConv):
                 Sampled edges are scaled up, so that their sum has the right expectation.
         """
         if degree is None:
-            source, target = edge_index = _closed(edge_index, x.size(0))
+            source, target = edge_index = _closed(edge_index, x.size(0), self.checks)
             scale = x.new_zeros(x.size(0)).index_add(0, target, x.new_ones(target.size(0))).pow(-0.5)
             return self.propagate(edge_index, x=self.lin(x), edge_weight=scale[source] * scale[target]) + self.bias
         edge_index, _ = remove_self_loops(edge_index)
@@ -123,11 +125,13 @@ class _Closed(MessagePassing):
     of a self loop are computed from its neighbours'.
     """
 
+    checks: bool | None = None  # as in GOATConv
+
     def __init__(self, *widths: int, edge_dim: int | None, **options: Any) -> None:
         super().__init__(*widths, edge_dim=edge_dim, add_self_loops=edge_dim is not None, **options)
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
-        edge_index = edge_index if self.add_self_loops else _closed(edge_index, x.size(0))
+        edge_index = edge_index if self.add_self_loops else _closed(edge_index, x.size(0), self.checks)
         return super().forward(x, edge_index, edge_attr)
 
 
@@ -174,9 +178,9 @@ class SumOfHeads(Module):
         return self.conv.heads * self.conv(x, edge_index, edge_attr) + self.bias
 
 
-def _closed(edge_index: Tensor, num_nodes: int) -> Tensor:
+def _closed(edge_index: Tensor, num_nodes: int, checks: bool | None) -> Tensor:
     """The edges with one self loop at every node, after the others."""
-    return neighborhoods(edge_index, (num_nodes, num_nodes), add_self_loops=True).edge_index
+    return neighborhoods(edge_index, (num_nodes, num_nodes), add_self_loops=True, checks=checks).edge_index
 
 
 def build_norm(norm: str, channels: int) -> Module:
