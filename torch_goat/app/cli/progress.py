@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from types import TracebackType
+from typing import Self
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,25 +16,78 @@ from torch_goat.experiments.training.metrics import show
 LINE_SECONDS = 30.0  # between two lines on the epochs of a run
 
 
-class Board:
+class Display:
+    """A bar for the run of each process; elsewhere a line on its epochs now and then."""
+
+    def __init__(self, terminal: Console, *, transient: bool) -> None:
+        fields = ("description", "fields[count]", "fields[note]")
+        name, count, note = (TextColumn(f"{{task.{field}}}") for field in fields)
+        columns = (name, BarColumn(), count, TimeElapsedColumn(), note)
+        self._console = terminal
+        self._bars = Progress(*columns, console=terminal, transient=transient) if terminal.is_interactive else None
+        self._tasks: dict[int, TaskID] = {}  # the bar of each process
+        self._next: dict[int, float] = {}  # when to print the next line on its run
+
+    def start(self, job: int, name: str) -> None:
+        """Process ``job`` starts a run."""
+        self._next[job] = time.monotonic() + LINE_SECONDS
+        if self._bars is not None:
+            self._tasks[job] = self._bars.add_task(escape(name), total=None, count="", note="starting")
+
+    def epoch(self, job: int, name: str, epoch: Epoch) -> None:
+        """Process ``job`` finished an epoch."""
+        note = f"loss {epoch.train_loss:.4f}, validation {epoch.metric} {show(epoch.metric, epoch.val_metric)}"
+        if self._bars is not None:
+            count = f"{epoch.number}/{epoch.total}"
+            self._bars.update(self._tasks[job], total=epoch.total, completed=epoch.number, count=count, note=note)
+        elif time.monotonic() >= self._next[job]:
+            self._next[job] = time.monotonic() + LINE_SECONDS
+            self.print(f"{name}: epoch {epoch.number} of {epoch.total}, {note}")
+
+    def print(self, line: str) -> None:
+        self._console.print(line, markup=False, soft_wrap=True)
+
+    def __enter__(self) -> Self:
+        if self._bars is not None:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+
+class RunProgress(Display):
+    """Shows the epochs of one run: ``with RunProgress(name) as show: train(..., observer=show)``."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(console(stderr=True), transient=False)
+        self._name = name
+        self._last: Epoch | None = None
+        self.start(0, name)
+
+    def __call__(self, epoch: Epoch) -> None:
+        self._last = epoch
+        self.epoch(0, self._name, epoch)
+
+    def __exit__(self, *error: object) -> None:
+        if self._bars is None and self._last is not None:
+            self._next[0] = 0.0  # always print the last epoch
+            self.epoch(0, self._name, self._last)
+        super().__exit__(*error)
+
+
+class Board(Display):
     """The progress of several processes, with the estimated time left.
 
-    On a terminal there is a bar for each process and one for all runs, which disappear at the end. Elsewhere a line is
-    printed when a run ends, and now and then on its epochs.
-
-    Args:
-        total: The number of runs.
-        what: What they are called, in the plural.
-        terminal: Where to print.
+    On a terminal there is also a bar for all runs, and the bars disappear at the end. Elsewhere a line is printed when
+    a run ends. ``what`` is what the runs are called, in the plural.
     """
 
     def __init__(self, total: int, what: str, terminal: Console) -> None:
-        self.total, self.done, self.skipped, self.note = total, 0, 0, ""
-        self._console, self._start = terminal, time.monotonic()
+        super().__init__(terminal, transient=True)
+        self.total, self.done, self.skipped, self.note, self._start = total, 0, 0, "", time.monotonic()
         self._shares: dict[int, float] = {}  # the completed share of each process's current run
-        self._next: dict[int, float] = {}  # when to print the next line on it
-        self._tasks: dict[int, TaskID] = {}  # its bar
-        self._bars = _bars(terminal, transient=True) if terminal.is_interactive else None
         if self._bars is not None:
             self._overall = self._bars.add_task(f"all {total} {what}", total=total, count="", note="")
 
@@ -49,29 +102,20 @@ class Board:
         self._refresh()
 
     def start(self, job: int, name: str) -> None:
-        """Process ``job`` starts a run."""
         self._shares[job] = 0.0
-        self._next[job] = time.monotonic() + LINE_SECONDS
-        if self._bars is not None:
-            self._tasks[job] = self._bars.add_task(escape(name), total=None, count="", note="starting")
+        super().start(job, name)
 
     def epoch(self, job: int, name: str, epoch: Epoch) -> None:
-        """Process ``job`` finished an epoch."""
         self._shares[job] = epoch.number / epoch.total
-        if self._bars is not None:
-            _update(self._bars, self._tasks[job], epoch)
-            self._refresh()
-        elif time.monotonic() >= self._next[job]:
-            self._next[job] = time.monotonic() + LINE_SECONDS
-            self._console.print(_line(name, epoch), markup=False, soft_wrap=True)
+        super().epoch(job, name, epoch)
+        self._refresh()
 
     def end(self, job: int, name: str, text: str, *, failed: bool = False) -> None:
         """The run of process ``job`` ended; ``text`` tells how."""
         self._shares.pop(job, None)
         self.done += 1
         if self._bars is None:
-            rest = ", ".join(filter(None, (text, self.note, self.left())))
-            self._console.print(f"{self.done}/{self.total} {name}: {rest}", markup=False, soft_wrap=True)
+            self.print(f"{self.done}/{self.total} {name}: {', '.join(filter(None, (text, self.note, self.left())))}")
             return
         if job in self._tasks:
             self._bars.remove_task(self._tasks.pop(job))
@@ -93,24 +137,11 @@ class Board:
             completed = self.done + sum(self._shares.values())
             self._bars.update(self._overall, completed=completed, count=f"{self.done}/{self.total}", note=escape(note))
 
-    def __enter__(self) -> "Board":
-        if self._bars is not None:
-            self._bars.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-
 
 class PoolProgress:
     """Shows the events of a plan or of a search: ``with PoolProgress(...) as show: run_plan(..., on_event=show)``.
 
-    Args:
-        total: The number of runs or trials.
-        name: The name of a run or trial, given its number.
-        what: What they are called, in the plural.
-        metric: The metric of the trials.
+    ``name`` gives the name of a run or trial by its number, and ``metric`` is the metric of trials.
     """
 
     def __init__(self, total: int, name: Callable[[int], str], what: str = "runs", metric: str = "") -> None:
@@ -143,46 +174,12 @@ class PoolProgress:
         value = math.nan if event.value is None else event.value
         return "pruned" if event.kind == "pruned" else f"{self._metric} {show(self._metric, value)}"
 
-    def __enter__(self) -> "PoolProgress":
+    def __enter__(self) -> Self:
         self.board.__enter__()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.board.__exit__(kind, error, at)
-
-
-class RunProgress:
-    """Shows the epochs of one run: ``with RunProgress(name) as show: train(..., observer=show)``."""
-
-    def __init__(self, name: str) -> None:
-        self._name, self._console = name, console(stderr=True)
-        self._bars = _bars(self._console, transient=False) if self._console.is_interactive else None
-        self._bar = self._bars.add_task(escape(name), total=None, count="", note="starting") if self._bars else None
-        self._next = time.monotonic() + LINE_SECONDS
-        self._last: Epoch | None = None
-
-    def __call__(self, epoch: Epoch) -> None:
-        self._last = epoch
-        if self._bars is not None and self._bar is not None:
-            _update(self._bars, self._bar, epoch)
-        elif time.monotonic() >= self._next:
-            self._print()
-
-    def _print(self) -> None:
-        self._next = time.monotonic() + LINE_SECONDS
-        if self._last is not None:
-            self._console.print(_line(self._name, self._last), markup=False, soft_wrap=True)
-
-    def __enter__(self) -> "RunProgress":
-        if self._bars is not None:
-            self._bars.start()
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._bars is not None:
-            self._bars.stop()
-        else:
-            self._print()
+    def __exit__(self, *error: object) -> None:
+        self.board.__exit__(*error)
 
 
 def duration(seconds: float) -> str:
@@ -192,27 +189,3 @@ def duration(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def _bars(terminal: Console, transient: bool) -> Progress:
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.fields[count]}"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    return Progress(*columns, console=terminal, transient=transient)
-
-
-def _update(bars: Progress, bar: TaskID, epoch: Epoch) -> None:
-    count = f"{epoch.number}/{epoch.total}"
-    bars.update(bar, total=epoch.total, completed=epoch.number, count=count, note=_note(epoch))
-
-
-def _line(name: str, epoch: Epoch) -> str:
-    return f"{name}: epoch {epoch.number} of {epoch.total}, {_note(epoch)}"
-
-
-def _note(epoch: Epoch) -> str:
-    return f"loss {epoch.train_loss:.4f}, validation {epoch.metric} {show(epoch.metric, epoch.val_metric)}"

@@ -2,34 +2,23 @@
 
 from typing import TYPE_CHECKING
 
-from torch_goat.data.tables.folder import find_tables, write_tables
-from torch_goat.data.tables.options import Tables, Task
-from torch_goat.data.tables.schema import Column, Schema
-from torch_goat.data.tables.source import TableError
+from torch_goat.data.tables.folder import find_tables as find_tables
+from torch_goat.data.tables.folder import write_tables as write_tables
+from torch_goat.data.tables.options import Tables as Tables
+from torch_goat.data.tables.options import Task as Task
+from torch_goat.data.tables.schema import Column as Column
+from torch_goat.data.tables.schema import Schema as Schema
+from torch_goat.data.tables.source import TableError as TableError
 
 if TYPE_CHECKING:
     from torch_goat.data.tables.graph import NewGraph, TableGraph
-
-__all__ = [
-    "Column",
-    "Schema",
-    "TableError",
-    "Tables",
-    "Task",
-    "apply_schema",
-    "find_tables",
-    "load_tables",
-    "write_tables",
-]
 
 
 def load_tables(tables: Tables, index: int = 0) -> "TableGraph":
     """Reads the tables of a graph, fits a schema on the training nodes and encodes all nodes with it.
 
-    The parsed files are kept until other files are read, so that another ``index`` only encodes them again.
-
     Args:
-        tables: The files and how to read them.
+        tables: The files and how to read them; the last ones are kept, so that another index needs no parsing.
         index: Which random split, from 0.
     """
     _require_pandas()

@@ -19,21 +19,16 @@ _MOSTLY: Final = 0.8  # the fraction of numbers from which on a column counts as
 def fit_columns(
     source: Source, frame: pd.DataFrame, names: Sequence[str], train: np.ndarray, categories: Collection[str]
 ) -> tuple[Column, ...]:
-    """Detects the kind of each column from all rows, and computes its statistics on the training rows.
+    """Detects the kind of some columns from all rows, and computes their statistics on the training rows ``[n]``.
 
-    Args:
-        source: The file of the table.
-        frame: The table.
-        names: The columns.
-        train: Mask of the training rows ``[n]``.
-        categories: Columns that hold categories even if they look numeric.
+    Columns in ``categories`` hold categories even if they look numeric.
     """
     columns, texts = [], []
     for name in names:
         values = frame[name]
         if not values.notna().any():
             continue
-        if name not in categories and _is_number(source, values):
+        if name not in categories and mostly_numeric(values):  # a few other cells are errors
             columns.append(_fit_number(name, numbers(source, values)[train]))
             continue
         distinct, known = values.nunique(), int(values.notna().sum())
@@ -133,13 +128,6 @@ def _numeric_share(values: pd.Series) -> float:
         return 0.0 if is_bool_dtype(values) else 1.0
     known = values.dropna()
     return float(pd.to_numeric(_texts(known), errors="coerce").notna().mean()) if len(known) else 1.0
-
-
-def _is_number(source: Source, values: pd.Series) -> bool:
-    """Whether a column is numeric; raises if only a few cells are not."""
-    if mostly_numeric(values) and not is_numeric(values):
-        numbers(source, values)
-    return is_numeric(values)
 
 
 def _fit_number(name: str, values: np.ndarray) -> Column:

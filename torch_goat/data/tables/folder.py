@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any, Final
 
-import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import contains_self_loops, is_undirected
@@ -19,12 +18,7 @@ _SUFFIXES: Final = (".csv", ".tsv", ".txt", ".parquet")
 
 
 def find_tables(nodes: str, edges: str = "") -> dict[str, Any]:
-    """The files of a graph and the settings of its ``graph.toml``, if any, as values for :class:`Tables`.
-
-    Args:
-        nodes: A file, or a folder with a table of nodes and one of edges.
-        edges: The file of the edges; empty for a folder or GraphML.
-    """
+    """The files of a graph, or of a folder, and the settings of its ``graph.toml``, as values for :class:`Tables`."""
     folder = Path(nodes)
     if not folder.is_dir():
         return {"nodes": nodes, "edges": edges}
@@ -50,16 +44,13 @@ def _find(folder: Path, name: str) -> str:
     raise TableError(f"{folder} has no {name}.csv; name the two files, or a folder that goat datasets export wrote.")
 
 
-def write_tables(data: Data, folder: Path, *, force: bool = False) -> Tables:
-    """Writes a graph as ``nodes.csv``, ``edges.csv`` and ``graph.toml``.
+def write_tables(data: Data, folder: Path, *, force: bool = False) -> None:
+    """Writes a graph with masks as ``nodes.csv``, ``edges.csv`` and ``graph.toml``.
 
     Args:
         data: The graph, with ``x``, ``y``, ``edge_index`` and masks.
         folder: The folder, created if necessary.
         force: Whether to overwrite existing files.
-
-    Returns:
-        The contents of ``graph.toml``.
     """
     import pandas as pd
 
@@ -68,14 +59,11 @@ def write_tables(data: Data, folder: Path, *, force: bool = False) -> Tables:
     tables = Tables(
         nodes="nodes.csv", edges="edges.csv", target="label", task=task, directed=not undirected, split_column="split"
     )
-    names = (tables.nodes, tables.edges, GRAPH)
-    there = [name for name in names if (folder / name).exists()]
-    if there and not force:
-        path = folder / there[0]
-        raise SettingsError(f"{path} already exists; choose another folder or overwrite it with --force.")
-    numbers = torch.arange(data.num_nodes)
+    for path in (folder / tables.nodes, folder / tables.edges, folder / GRAPH):
+        if path.exists() and not force:
+            raise SettingsError(f"{path} already exists; choose another folder or overwrite it with --force.")
     nodes = pd.DataFrame(_plain(data.x).numpy(), columns=[f"x{number}" for number in range(data.x.size(1))])
-    nodes.insert(0, "id", numbers.numpy())
+    nodes.insert(0, "id", range(data.num_nodes))
     nodes["label"] = _plain(data.y.view(data.num_nodes)).numpy()
     if task == "classification":
         nodes["label"] = nodes["label"].astype("Int64").mask(nodes["label"] < 0)  # empty: unknown
@@ -90,7 +78,6 @@ def write_tables(data: Data, folder: Path, *, force: bool = False) -> Tables:
     for name, frame in ((tables.nodes, nodes), (tables.edges, edges)):
         write_atomic(folder / name, frame.to_csv(index=False, lineterminator="\n"))
     write_atomic(folder / GRAPH, settings.dumps(tables))
-    return tables
 
 
 def _plain(values: Tensor) -> Tensor:

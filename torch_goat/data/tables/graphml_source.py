@@ -11,15 +11,7 @@ _ENDS = {"node": ("id",), "edge": ("source", "target")}  # required attributes, 
 
 
 class GraphMLSource(Source):
-    """The nodes or the edges of a GraphML file.
-
-    Args:
-        path: The file.
-        rows: The cells of each node or edge by column.
-        lines: The line on which each begins.
-        columns: The names of the columns.
-        directed: Whether the file declares its edges as directed.
-    """
+    """The nodes or the edges of a GraphML file: their cells by column, and the line on which each begins."""
 
     def __init__(
         self, path: Path, rows: list[dict[str, str]], lines: list[int], columns: list[str], directed: bool

@@ -53,15 +53,9 @@ def read_target(tables: Tables, source: Source, frame: pd.DataFrame, task: Task)
 def split_nodes(
     tables: Tables, source: Source, frame: pd.DataFrame, y: np.ndarray, strata: np.ndarray, index: int
 ) -> np.ndarray:
-    """The part of every node ``[n]``: 0 (training), 1 (validation), 2 (test) or -1 (none).
+    """The part of every node ``[n]``: 0 (training), 1 (validation), 2 (test) or -1 (none, as without a target).
 
-    Args:
-        tables: How to split.
-        source: The file of the nodes.
-        frame: The nodes; those without a target are in no part.
-        y: Their targets ``[n]``.
-        strata: The groups to draw evenly from, such as classes ``[n]``.
-        index: Which random split, from 0.
+    Random parts are drawn evenly from the ``strata`` ``[n]``, such as classes.
     """
     labelled = frame[tables.target].notna().to_numpy()
     generator = np.random.default_rng([index, 20220411])

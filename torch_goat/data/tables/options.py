@@ -8,45 +8,24 @@ Task = Literal["classification", "regression"]
 
 @dataclass(frozen=True)
 class Tables:
-    """The files of your graph and how to read them; the ``[tables]`` section of a run's config.
+    """The files of your graph and how to read them; the ``[tables]`` section of a run's config."""
 
-    Args:
-        nodes: The file of the nodes (CSV or Parquet), or a GraphML file with nodes and edges.
-        edges: The file of the edges; empty for GraphML.
-        target: The node column to predict. Nodes without a value are in no split.
-        id: The column with the node ids; if empty, a column named ``id`` or similar, else the first.
-        source: The column with the source of an edge; if empty, a column named ``source`` or similar, else the first.
-        destination: The column with the destination of an edge; if empty, a column named ``target`` or similar, else
-            the second.
-        task: What the target is; if empty, fractional numbers and numbers with many values mean regression.
-        directed: Whether messages are passed from source to destination only.
-        edge_features: Whether the other edge columns are features.
-        categories: Columns of numbers that are category names.
-        drop: Columns that are not features.
-        split_column: The column that says ``train``, ``val`` or ``test``; without ``val``, some training nodes are
-            used for validation.
-        time_column: A column of numbers or dates: the earliest nodes train, the next validate, the latest test.
-        train: The fraction of training nodes, drawn at random per class if no column decides.
-        val: The fraction of validation nodes. The rest are test nodes.
-        digest: The SHA-256 of the files' contents; files that changed since are refused. Empty checks nothing.
-    """
-
-    nodes: str
-    target: str
-    edges: str = ""
-    id: str = ""
-    source: str = ""
-    destination: str = ""
-    task: Literal["", "classification", "regression"] = ""
-    directed: bool = False
-    edge_features: bool = False
-    categories: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    split_column: str = ""
-    time_column: str = ""
-    train: float = 0.6
-    val: float = 0.2
-    digest: str = ""
+    nodes: str  #: the file of the nodes (CSV or Parquet), or a GraphML file with nodes and edges
+    target: str  #: the node column to predict; nodes without a value are in no split
+    edges: str = ""  #: the file of the edges; empty for GraphML
+    id: str = ""  #: the column with the node ids; if empty, a column named ``id`` or similar, else the first
+    source: str = ""  #: the source of an edge; if empty, a column named ``source`` or similar, else the first
+    destination: str = ""  #: its destination; if empty, a column named ``target`` or similar, else the second
+    task: Literal["", "classification", "regression"] = ""  #: if empty, fractions and many values mean regression
+    directed: bool = False  #: whether messages are passed from source to destination only
+    edge_features: bool = False  #: whether the other edge columns are features
+    categories: tuple[str, ...] = ()  #: columns of numbers that are category names
+    drop: tuple[str, ...] = ()  #: columns that are not features
+    split_column: str = ""  #: says ``train``, ``val`` or ``test``; without ``val``, some training nodes validate
+    time_column: str = ""  #: numbers or dates: the earliest nodes train, the next validate, the latest test
+    train: float = 0.6  #: the fraction of training nodes, drawn at random per class if no column decides
+    val: float = 0.2  #: the fraction of validation nodes; the rest are test nodes
+    digest: str = ""  #: the SHA-256 of the files' contents, to refuse files that changed; empty checks nothing
 
     def __post_init__(self) -> None:
         check_fields(self)

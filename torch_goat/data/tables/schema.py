@@ -10,60 +10,35 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Column:
-    """A feature column with the statistics of the training nodes.
-
-    Args:
-        name: Its name.
-        kind: ``"number"`` (standardised), ``"flag"`` (0 or 1, unchanged) or ``"category"`` (one-hot).
-        mean: The mean of a number or flag, which replaces missing values.
-        scale: The standard deviation of a number; 1 if it is constant.
-        categories: The categories of the training nodes.
-        missing: Whether values were missing, in which case an indicator column follows.
-    """
+    """A feature column with the statistics of the training nodes."""
 
     name: str
-    kind: Literal["number", "flag", "category"]
-    mean: float = 0.0
-    scale: float = 1.0
-    categories: tuple[str, ...] = ()
-    missing: bool = False
+    kind: Literal["number", "flag", "category"]  #: standardised, 0 or 1 (unchanged), or one-hot
+    mean: float = 0.0  #: of a number or flag; replaces missing values
+    scale: float = 1.0  #: the standard deviation of a number; 1 if it is constant
+    categories: tuple[str, ...] = ()  #: of the training nodes
+    missing: bool = False  #: whether values were missing, in which case an indicator channel follows
 
     @property
     def width(self) -> int:
-        """Its number of input channels."""
         return (len(self.categories) if self.kind == "category" else 1) + self.missing
 
 
 @dataclass(frozen=True)
 class Schema:
-    """How tables become the input of a network, and its output a prediction: ``schema.json`` of a run folder.
+    """How tables become the input of a network, and its output a prediction: ``schema.json`` of a run folder."""
 
-    Args:
-        target: The column to predict.
-        task: Whether it holds classes or numbers.
-        id: The column with the node ids.
-        nodes: The node features; if there are none, a constant and the log-degree are used.
-        source: The column with the source of an edge.
-        destination: The column with the destination of an edge.
-        edges: The edge features.
-        directed: Whether edges are directed.
-        classes: The names of the classes, in the order of the network's output.
-        target_mean: The mean of a regression target.
-        target_scale: Its standard deviation.
-        format: The version of this format.
-    """
-
-    target: str
+    target: str  #: the column to predict
     task: Task
-    id: str
-    nodes: tuple[Column, ...]
-    source: str
-    destination: str
-    edges: tuple[Column, ...] = ()
+    id: str  #: the column with the node ids
+    nodes: tuple[Column, ...]  #: the node features; if there are none, a constant and the log-degree are used
+    source: str  #: the column with the source of an edge
+    destination: str  #: the column with the destination of an edge
+    edges: tuple[Column, ...] = ()  #: the edge features
     directed: bool = False
-    classes: tuple[str, ...] = ()
-    target_mean: float = 0.0
-    target_scale: float = 1.0
+    classes: tuple[str, ...] = ()  #: in the order of the network's output
+    target_mean: float = 0.0  #: of a regression target
+    target_scale: float = 1.0  #: its standard deviation
     format: int = FORMAT
 
     def __post_init__(self) -> None:

@@ -53,13 +53,7 @@ def shown(cell: object) -> str:
 
 
 class Source(ABC):
-    """A table in a file.
-
-    Args:
-        path: The file.
-        columns: The names of its columns.
-        notes: Remarks about the file for the user.
-    """
+    """A table in a file, with remarks about it for the user."""
 
     def __init__(self, path: Path, columns: Iterable[str], notes: Iterable[str] = ()) -> None:
         self.path, self.columns, self.notes = path, tuple(columns), tuple(notes)
@@ -80,11 +74,9 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, text: Collection[str], names: Collection[str] = ()) -> "DataFrame":
-        """The table: numeric columns as numbers, others as text, with missing values.
+        """The table: numeric columns as numbers, others (and those in ``text``) as text, with missing values.
 
-        Args:
-            text: Columns to read as text even if they are numeric.
-            names: Columns of node ids: text in which only an empty cell is missing, so that a node may be named ``NA``.
+        Columns in ``names`` are text in which only an empty cell is missing, so that a node may be named ``NA``.
         """
 
     @abstractmethod
