@@ -41,7 +41,7 @@ browser: .venv/test
 	@$(MAKE) --no-print-directory .venv/browser || echo "Playwright cannot be installed here."
 	@command -v chromium > /dev/null || timeout 300 sh -c 'apt-get update -q && apt-get install -q -y chromium' \
 		|| echo "Chromium cannot be installed here."
-	$(BIN)/pytest -m browser tests/report
+	$(BIN)/pytest -m browser tests/app/report
 
 # If PostgreSQL is missing and cannot be installed, the tests are skipped with a reason. They start their own server.
 postgres: .venv/test,postgres
