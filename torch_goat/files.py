@@ -48,12 +48,9 @@ def write_atomic(path: Path, content: bytes | str) -> None:
 
 @contextmanager
 def locked(folder: Path, *, wait: bool, what: str = "folder") -> Iterator[None]:
-    """Locks a folder for this process; the lock is released when the process ends, however it ends.
+    """Locks a folder for this process, which releases it when it ends, however it ends.
 
-    Args:
-        folder: The folder, created if needed.
-        wait: Whether to wait for another process to release it, instead of raising :class:`Busy`.
-        what: What the error message calls it.
+    The folder is created if needed. Without ``wait``, one that is locked raises :class:`Busy`, which calls it ``what``.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "a") as file:
@@ -77,12 +74,6 @@ def is_locked(folder: Path) -> bool:
 
 
 def hold(file: IO[Any], *, wait: bool, shared: bool = False) -> None:
-    """Locks an open file for this process until it is closed; does nothing on Windows.
-
-    Args:
-        file: The file.
-        wait: Whether to wait for another process to release it, instead of raising ``BlockingIOError``.
-        shared: Whether other processes may hold a shared lock at the same time.
-    """
+    """Locks an open file until it is closed; without ``wait``, one that is locked raises ``BlockingIOError``."""
     if fcntl is not None:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB))

@@ -45,13 +45,7 @@ def read(kind: type[T], path: str | Path) -> T:
 
 
 def parse(kind: type[T], table: Mapping[str, Any], where: str) -> T:
-    """Makes a dataclass from a TOML table.
-
-    Args:
-        kind: The dataclass.
-        table: Its values by key; missing keys keep their defaults.
-        where: The file, for error messages.
-    """
+    """Makes a dataclass from a TOML table, whose missing keys keep their defaults; errors name the file ``where``."""
     return _value(kind, table, where, "")
 
 

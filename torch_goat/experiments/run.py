@@ -48,12 +48,7 @@ class RunError(RuntimeError):
 
 
 class Damaged(RunError):
-    """A run folder with a file that cannot be read.
-
-    Args:
-        folder: The folder.
-        what: The file and the problem.
-    """
+    """A run folder with a file that cannot be read; ``what`` names the file and the problem."""
 
     def __init__(self, folder: Path, what: str) -> None:
         super().__init__(f"the run folder {folder} is damaged ({what}); train again in another folder.")
@@ -192,11 +187,7 @@ class Run:
             yield epoch, layer, ordering
 
     def graph(self, data_dir: str | Path | None = None) -> NamedGraph:
-        """Loads the graph that the network was trained on, with the masks of its split.
-
-        Args:
-            data_dir: The folder of the datasets.
-        """
+        """Loads the graph that the network was trained on, with the masks of its split; datasets from ``data_dir``."""
         one, schema = self.experiment, self.schema
         if one.tables is not None and schema is not None:
             own = load_tables(one.tables, one.index)

@@ -63,11 +63,7 @@ class Sampled(NamedTuple):
     edges: list[int]  # the number of edges sampled in the first hop, the second, ...
 
     def before(self, layers: int) -> tuple[Part, int, int]:
-        """The input of a layer: the nodes it reads, how many of them it computes, and how many edges it reads.
-
-        Args:
-            layers: The number of layers from this one to the last.
-        """
+        """The input of the layer with this many layers from it to the last: nodes, how many it computes, edges."""
         read, targets, edges = sum(self.nodes[: layers + 1]), sum(self.nodes[:layers]), sum(self.edges[:layers])
         return Part(self.n_id[:read], None if self.degree is None else self.degree[:read]), targets, edges
 
@@ -97,13 +93,9 @@ class GraphConvolution(GCNConv):
     checks: bool | None = None  # as in GOATConv
 
     def forward(self, x: Tensor, edge_index: Tensor, degree: Tensor | None = None) -> Tensor:
-        """Runs the layer.
+        """Runs the layer; ``degree`` has the sizes of the closed neighbourhoods in the whole graph ``[N]``, if any.
 
-        Args:
-            x: The node features ``[N, in_channels]``.
-            edge_index: The edges ``[2, E]``.
-            degree: The sizes of the nodes' closed neighbourhoods in the whole graph ``[N]``, if this is a part of it.
-                Sampled edges are scaled up, so that their sum has the right expectation.
+        Sampled edges are scaled up, so that their sum has the right expectation.
         """
         if degree is None:
             source, target = edge_index = _closed(edge_index, x.size(0), self.checks)
@@ -158,11 +150,7 @@ class MeanSAGE(SAGEConv):
 
 
 class SumOfHeads(Module):
-    """An attention layer of PyG whose heads are summed, which PyG does not offer.
-
-    Args:
-        conv: The layer, built to average its heads and without a bias.
-    """
+    """A PyG attention layer, built to average its heads and without a bias, whose heads are summed instead."""
 
     def __init__(self, conv: MessagePassing) -> None:
         super().__init__()

@@ -161,18 +161,8 @@ class Network(Module):
     ) -> tuple[Tensor, Ordering | None]:
         """Runs a layer with the dropout before it and the residual, normalisation and activation after it.
 
-        Args:
-            number: The layer's number, from 0.
-            x: The states before it ``[N, channels]``.
-            edge_index: The edges ``[2, E]``.
-            edge_attr: Their features, if the network reads any.
-            ordering: An ordering for a GOAT layer to replay.
-            return_ordering: Whether to return the ordering of a GOAT layer.
-            part: Information about the whole graph, if this is a part of one.
-            targets: How many nodes to compute, the first ones; all of them if ``None``.
-
-        Returns:
-            The states after the layer, and its ordering if requested.
+        ``targets`` is how many nodes to compute, the first ones; all of them if ``None``. Returns the states after the
+        layer, and the ordering of a GOAT layer if requested.
         """
         layer, kind = self.layers[number], KINDS[self.options.kinds[number]]
         edges = (edge_attr,) if edge_attr is not None and kind.edges else ()

@@ -22,74 +22,52 @@ class ModelOptions:
     it. All of this is the same for every kind of layer, so that two networks can differ in their layers only. Setting
     an option that no layer of the network reads raises an error.
 
-    Args:
-        name: The kind of the layers, a key of :data:`torch_goat.experiments.models.MODELS`.
-        input_gain: A factor for the input. Features whose rows sum to one are small, and so is everything computed from
-            them until the weights have grown, which weight decay counteracts.
-        input_channels: The width of the encoder; 0 for none.
-        hidden_channels: The width of a layer, per head if there are heads.
-        num_layers: The number of layers.
-        last_channels: The width of the last layer, followed by a linear output. With 0 the last layer gives the output
-            itself, except for the GOAT kinds, whose states lie within (-1, 1): these have ``hidden_channels`` there,
-            and the linear output.
-        last: The kind of the last of several layers; ``""`` is ``"gat"`` for the GOAT kinds, as in the paper, and
-            ``name`` for all others.
-        heads: The number of heads of every layer but the last, which has one (gat, gatv2, goat).
-        head_pooling: How heads are combined; ``"cat"`` makes a layer ``heads * hidden_channels`` wide.
-        activation: The activation after a layer; in a gin layer, also between its two linear maps.
-        dropout: The dropout probability of a layer's input.
-        attention_dropout: The dropout probability of attention coefficients (gat, gatv2, goat).
-        norm: The normalisation after a layer, over all nodes or per node; in a gin layer, also after its first map.
-        residual: Whether a linear map of a layer's input is added to its output.
-        rnn: The sequence model (goat, sage-lstm, janossy).
-        attention: The attention scores (goat).
-        bidirectional: Whether neighbours are read in both directions (goat).
-        max_neighbors: The maximum number of neighbours to read; 0 for all (goat).
-        neighbor_selection: Which neighbours are kept (goat).
-        add_self_loops: Whether a node is in its own neighbourhood (goat). If not, ``residual`` keeps its own state
-            separate from its neighbours', as GraphSAGE does.
-        mean_residual: Whether the weighted mean of the neighbours is added to the RNN's output (goat).
-        scaling: The factor of a neighbour's state: its coefficient, or that times the number of neighbours (goat).
-        state_norm: Whether states are normalised before they are scaled and read (goat).
-        state_dropout: The dropout probability of the states that are read (goat).
-        rnn_init: The initialisation of the sequence model's weights (goat).
-        aggregators: The aggregators (pna).
-        scalers: Their scalers (pna).
-        permutation_lengths: The number of neighbours in a permutation for the first layer, the second, and so on; the
-            last number applies to all further layers (janossy).
-        permutations: The number of permutations that evaluation averages over (janossy).
-        backend: The RNN backend, a name of :func:`torch_goat.backends` or ``"auto"`` (goat, sage-lstm, janossy).
+    The kinds that read an option follow it in parentheses.
     """
 
-    name: str = "goat"
+    name: str = "goat"  #: The kind of the layers, a key of :data:`torch_goat.experiments.models.MODELS`.
+    #: A factor for the input. Features whose rows sum to one are small, and so is everything computed from them until
+    #: the weights have grown, which weight decay counteracts.
     input_gain: float = 1.0
-    input_channels: int = 0
-    hidden_channels: int = 8
-    num_layers: int = 2
+    input_channels: int = 0  #: The width of the encoder; 0 for none.
+    hidden_channels: int = 8  #: The width of a layer, per head if there are heads.
+    num_layers: int = 2  #: The number of layers.
+    #: The width of the last layer, followed by a linear output. With 0 the last layer gives the output itself, except
+    #: for the GOAT kinds, whose states lie within (-1, 1): these have ``hidden_channels`` there, and the linear output.
     last_channels: int = 0
+    #: The kind of the last of several layers; ``""`` is ``"gat"`` for the GOAT kinds, as in the paper, else ``name``.
     last: str = ""
-    heads: int = 1
+    heads: int = 1  #: The number of heads of every layer but the last, which has one (gat, gatv2, goat).
+    #: How heads are combined; ``"cat"`` makes a layer ``heads * hidden_channels`` wide.
     head_pooling: Literal["cat", "sum", "mean"] = "cat"
+    #: The activation after a layer; in a gin layer, also between its two linear maps.
     activation: Literal["elu", "relu"] = "elu"
-    dropout: float = 0.5
-    attention_dropout: float = 0.0
+    dropout: float = 0.5  #: The dropout probability of a layer's input.
+    attention_dropout: float = 0.0  #: The dropout probability of attention coefficients (gat, gatv2, goat).
+    #: The normalisation after a layer, over all nodes or per node; in a gin layer, also after its first map.
     norm: Literal["none", "batch", "layer"] = "none"
-    residual: bool = False
-    rnn: Literal["lstm", "gru", "rnn"] = "lstm"
-    attention: Literal["gat", "gatv2"] = "gat"
-    bidirectional: bool = True
-    max_neighbors: int = 0
-    neighbor_selection: Literal["random", "top"] = "random"
+    residual: bool = False  #: Whether a linear map of a layer's input is added to its output.
+    rnn: Literal["lstm", "gru", "rnn"] = "lstm"  #: The sequence model (goat, sage-lstm, janossy).
+    attention: Literal["gat", "gatv2"] = "gat"  #: The attention scores (goat).
+    bidirectional: bool = True  #: Whether neighbours are read in both directions (goat).
+    max_neighbors: int = 0  #: The maximum number of neighbours to read; 0 for all (goat).
+    neighbor_selection: Literal["random", "top"] = "random"  #: Which neighbours are kept (goat).
+    #: Whether a node is in its own neighbourhood (goat). If not, ``residual`` keeps its own state separate from its
+    #: neighbours', as GraphSAGE does.
     add_self_loops: bool = True
-    mean_residual: bool = True
+    mean_residual: bool = True  #: Whether the weighted mean of the neighbours is added to the RNN's output (goat).
+    #: The factor of a neighbour's state: its coefficient, or that times the number of neighbours (goat).
     scaling: Literal["softmax", "size"] = "softmax"
-    state_norm: bool = False
-    state_dropout: float = 0.0
-    rnn_init: Literal["orthogonal", "uniform"] = "orthogonal"
-    aggregators: tuple[str, ...] = ("mean", "min", "max", "std")
-    scalers: tuple[str, ...] = ("identity", "amplification", "attenuation")
+    state_norm: bool = False  #: Whether states are normalised before they are scaled and read (goat).
+    state_dropout: float = 0.0  #: The dropout probability of the states that are read (goat).
+    rnn_init: Literal["orthogonal", "uniform"] = "orthogonal"  #: The initialisation of the RNN's weights (goat).
+    aggregators: tuple[str, ...] = ("mean", "min", "max", "std")  #: The aggregators (pna).
+    scalers: tuple[str, ...] = ("identity", "amplification", "attenuation")  #: Their scalers (pna).
+    #: The number of neighbours in a permutation for the first layer, the second, and so on; the last number applies to
+    #: all further layers (janossy).
     permutation_lengths: tuple[int, ...] = (5,)
-    permutations: int = 20
+    permutations: int = 20  #: The number of permutations that evaluation averages over (janossy).
+    #: The RNN backend, a name of :func:`torch_goat.backends` or ``"auto"`` (goat, sage-lstm, janossy).
     backend: str = "auto"
 
     def __post_init__(self) -> None:
@@ -115,12 +93,7 @@ class ModelOptions:
         return self.last_channels > 0 or KINDS[self.kinds[-1]].goat
 
     def channels(self, number: int, out_channels: int) -> int:
-        """The width of one head of a layer.
-
-        Args:
-            number: The layer's number, from 0.
-            out_channels: The width of the network's output.
-        """
+        """The width of one head of a layer, counted from 0, in a network with this many outputs."""
         if number < self.num_layers - 1:
             return self.hidden_channels
         return self.last_channels or (self.hidden_channels if self.linear_output else out_channels)

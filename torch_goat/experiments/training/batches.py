@@ -34,14 +34,7 @@ class Step(NamedTuple):
 
 
 class FullBatch:
-    """One step per epoch, on all nodes.
-
-    Args:
-        task: The graph and its targets.
-        network: The network.
-        fabric: Lightning Fabric.
-        orderings: Orderings for the network's GOAT layers to replay.
-    """
+    """One step per epoch, on all nodes; GOAT layers replay the orderings, if given."""
 
     def __init__(self, task: Task, network: Module, fabric: Any, orderings: Sequence[Ordering] | None) -> None:
         self._task, self._replay = task, {} if orderings is None else {"orderings": orderings}
@@ -69,12 +62,7 @@ class FullBatch:
 class SeedBatches:
     """The training nodes of each step of an epoch: all of them once, shuffled, in steps of nearly equal size.
 
-    Args:
-        count: The number of training nodes.
-        batch_size: The maximum number of them in a step, over all processes.
-        seed: The seed of the shuffling.
-        rank: The number of this process.
-        world: The number of processes.
+    A step has at most ``batch_size`` nodes, over all ``world`` processes.
     """
 
     def __init__(self, count: int, batch_size: int, seed: int, rank: int = 0, world: int = 1) -> None:
@@ -102,15 +90,9 @@ class MiniBatches:
     """Mini-batches of sampled neighbourhoods in training, and exact inference layer by layer in evaluation.
 
     An epoch depends only on the seed, its number and the weights before it, so that a run resumed between two epochs
-    continues exactly. The methods are those of :class:`FullBatch`.
-
-    Args:
-        task: The graph and its targets.
-        network: The network. One that is not a :class:`Network` is evaluated on the whole graph.
-        options: How to train.
-        fabric: Lightning Fabric.
-        seed: The seed of all random draws.
-        workers: The number of threads that prepare batches in advance; 0 prepares each batch when it is needed.
+    continues exactly. The methods are those of :class:`FullBatch`. A network that is not a :class:`Network` is
+    evaluated on the whole graph. The workers are threads that prepare batches in advance; without any, each batch is
+    prepared when it is needed.
     """
 
     def __init__(

@@ -18,10 +18,7 @@ class EpochGraph:
 
     The first call fills caches. The second is watched: a function that waits for the device may launch work that
     depends on what it read there, which cannot be captured; it is then always called normally.
-
-    Args:
-        optimizer: The optimiser that the function steps.
-        device: The GPU.
+    The function steps the optimiser.
     """
 
     def __init__(self, optimizer: Any, device: torch.device) -> None:
@@ -37,11 +34,7 @@ class EpochGraph:
         return self._graph is not None
 
     def __call__(self, epoch: Callable[[], Tensor]) -> Tensor:
-        """Returns the function's result, which the next call overwrites.
-
-        Args:
-            epoch: The function, the same in every call.
-        """
+        """Returns the result of the function, the same in every call; the next call overwrites it."""
         if self._possible and self._graph is None:
             self._calls += 1
             if self._calls > 2:

@@ -16,12 +16,7 @@ _MODULES: Final = ("lightning_fabric", "lightning.fabric")  # the same code, in 
 
 
 def make_fabric(device: str, precision: str) -> Any:
-    """Makes a Fabric for one device, or for one device in each of the processes that ``torchrun`` started.
-
-    Args:
-        device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
-        precision: One of Fabric's names.
-    """
+    """Makes a Fabric for one device, or for one device in each of the processes that ``torchrun`` started."""
     check_device(device)
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -45,16 +45,9 @@ class Loop:
     Between two epochs the whole state is in the network, the optimiser, the random generators, :attr:`epochs`,
     :attr:`best` and :attr:`average`, and can be saved and restored.
 
-    Args:
-        network: The network, which is moved to Fabric's device.
-        task: The graph and its targets.
-        options: How to train.
-        fabric: Lightning Fabric.
-        orderings: Orderings for the network's GOAT layers to replay.
-        seed: The seed of mini-batches.
-        workers: The number of threads that prepare mini-batches in advance.
-        record: Whether an epoch may be captured as a CUDA graph: on one GPU, in full batches, for a network whose
-            Python code does the same in every epoch.
+    The network is moved to Fabric's device, and its GOAT layers replay the orderings, if given. Seed and workers are
+    those of mini-batches. With ``record``, for a network whose Python code does the same in every epoch, full batches
+    on one GPU are captured as a CUDA graph.
     """
 
     def __init__(
@@ -113,12 +106,7 @@ class Loop:
             yield epoch
 
     def run(self, observer: Observer | None, interrupts: Interrupts) -> Iterator[tuple[Epoch, bool]]:
-        """Yields each epoch after the observer has seen it, and whether training should stop there.
-
-        Args:
-            observer: Called after each epoch; a KeyboardInterrupt that it raises stops training.
-            interrupts: Where Ctrl-C is noted; that of one process stops all.
-        """
+        """Yields each epoch after the observer has seen it, and whether Ctrl-C in any process stops training there."""
         for epoch in self:
             if observer is not None:
                 with interrupts.noted():

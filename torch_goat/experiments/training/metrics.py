@@ -18,12 +18,7 @@ def show(name: str, value: float) -> str:
 
 
 def decisive(first: str, weighted: bool) -> str:
-    """The metric that decides which run is better.
-
-    Args:
-        first: The first metric of the task.
-        weighted: Whether all classes have the same weight in the loss; then they do in the metric too.
-    """
+    """The metric that decides which run is better: the task's first, or one that weighs classes as the loss does."""
     return "macro_f1" if first == "accuracy" and weighted else first
 
 

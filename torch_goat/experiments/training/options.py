@@ -12,48 +12,36 @@ Precision = Literal["32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true"]
 
 @dataclass(frozen=True)
 class TrainingOptions:
-    """How a network is trained: the ``[training]`` table of a config.
+    """How a network is trained: the ``[training]`` table of a config."""
 
-    Args:
-        epochs: The maximum number of epochs.
-        batch_size: The maximum number of training nodes per step, over all processes; 0 trains on full batches, with
-            one step per epoch.
-        fanout: For mini-batches, the maximum number of neighbours sampled per node, for the last layer first; -1 takes
-            all of them, as does an empty fanout.
-        learning_rate: Adam's learning rate.
-        weight_decay: Adam's weight decay.
-        decay_recurrent: Whether weight decay applies to the weights of RNNs too.
-        warmup: The number of epochs over which the learning rate rises from 0 to its full value.
-        averaging: The decay of an exponential moving average of the weights per epoch, for example 0.99; validation and
-            result use the averaged weights. 0 turns it off.
-        patience: The number of epochs without a better validation after which training stops; 0 turns it off.
-        stop_on: Which validation value decides the best epoch: the lowest loss, or the best metric (the highest
-            accuracy, or the lowest MSE for regression).
-        class_weights: Whether all classes have the same weight in the loss, however many training nodes each has.
-        clip_norm: The maximum norm of the gradient; 0 does not clip.
-        precision: The floating-point precision, by Lightning Fabric's names.
-        record_orderings: The epochs after which the orderings of the GOAT layers are recorded; 0 is before training.
-        fixed_ordering: Trains for this many epochs, then again from the start with the same seed and the resulting
-            orderings held fixed; -1 sorts by the current scores, as the paper's GOAT does.
-        orderings_files: Recorded orderings to hold fixed, one file per GOAT layer.
-    """
-
-    epochs: int = 1000
+    epochs: int = 1000  #: The maximum number of epochs.
+    #: The maximum number of training nodes per step, over all processes; 0 trains on full batches, one step per epoch.
     batch_size: int = 0
+    #: For mini-batches, the maximum number of neighbours sampled per node, for the last layer first; -1 takes all of
+    #: them, as does an empty fanout.
     fanout: tuple[int, ...] = ()
-    learning_rate: float = 0.005
-    weight_decay: float = 5e-4
-    decay_recurrent: bool = True
-    warmup: int = 0
+    learning_rate: float = 0.005  #: Adam's learning rate.
+    weight_decay: float = 5e-4  #: Adam's weight decay.
+    decay_recurrent: bool = True  #: Whether weight decay applies to the weights of RNNs too.
+    warmup: int = 0  #: The number of epochs over which the learning rate rises from 0 to its full value.
+    #: The decay of an exponential moving average of the weights per epoch, for example 0.99; validation and result use
+    #: the averaged weights. 0 turns it off.
     averaging: float = 0.0
+    #: The number of epochs without a better validation after which training stops; 0 turns it off.
     patience: int = 250
+    #: Which validation value decides the best epoch: the lowest loss, or the best metric (the highest accuracy, or the
+    #: lowest MSE for regression).
     stop_on: Literal["loss", "metric"] = "loss"
+    #: Whether all classes have the same weight in the loss, however many training nodes each has.
     class_weights: bool = False
-    clip_norm: float = 0.0
-    precision: Precision = "32-true"
+    clip_norm: float = 0.0  #: The maximum norm of the gradient; 0 does not clip.
+    precision: Precision = "32-true"  #: The floating-point precision, by Lightning Fabric's names.
+    #: The epochs after which the orderings of the GOAT layers are recorded; 0 is before training.
     record_orderings: tuple[int, ...] = ()
+    #: Trains for this many epochs, then again from the start with the same seed and the resulting orderings held fixed;
+    #: -1 sorts by the current scores, as the paper's GOAT does.
     fixed_ordering: int = -1
-    orderings_files: tuple[str, ...] = ()
+    orderings_files: tuple[str, ...] = ()  #: Recorded orderings to hold fixed, one file per GOAT layer.
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -94,28 +82,17 @@ class Experiment:
     """A training run: the same experiment on the same CPU always gives the same result.
 
     On a GPU the order of some sums varies, which can become visible after many epochs.
-
-    Args:
-        dataset: A name in :data:`torch_goat.data.datasets.DATASETS`, or any name for your own graph.
-        split: The dataset's split protocol; empty for its default.
-        index: Which graph of a generated dataset, or which split of a real one, from 0.
-        seed: The seed of the initial weights, of dropout and of all other random draws.
-        model: The network.
-        training: How it is trained.
-        tables: The tables of your own graph.
-        graph: A folder of arrays with your own graph, for :func:`torch_goat.data.loader.open_graph`.
-        graph_digest: The digest of these arrays, to detect that they changed; ``None`` does not check.
     """
 
-    dataset: str
-    split: str = ""
-    index: int = 0
-    seed: int = 0
-    model: ModelOptions = field(default_factory=ModelOptions)
-    training: TrainingOptions = field(default_factory=TrainingOptions)
-    tables: Tables | None = None
-    graph: str = ""
-    graph_digest: str | None = None
+    dataset: str  #: A name in :data:`torch_goat.data.datasets.DATASETS`, or any name for your own graph.
+    split: str = ""  #: The dataset's split protocol; empty for its default.
+    index: int = 0  #: Which graph of a generated dataset, or which split of a real one, from 0.
+    seed: int = 0  #: The seed of the initial weights, of dropout and of all other random draws.
+    model: ModelOptions = field(default_factory=ModelOptions)  #: The network.
+    training: TrainingOptions = field(default_factory=TrainingOptions)  #: How it is trained.
+    tables: Tables | None = None  #: The tables of your own graph.
+    graph: str = ""  #: A folder of arrays with your own graph, for :func:`torch_goat.data.loader.open_graph`.
+    graph_digest: str | None = None  #: The digest of these arrays, to detect that they changed; ``None``: no check.
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -43,12 +43,7 @@ def processes() -> Processes:
 
 
 def join(backend: str, seconds: float = 600.0) -> None:
-    """Joins the group of processes; each restart of ``torchrun`` makes a new group.
-
-    Args:
-        backend: ``"nccl"`` or ``"gloo"``.
-        seconds: How long to wait for the other processes.
-    """
+    """Joins the group of processes, which may take some seconds; each restart of ``torchrun`` makes a new group."""
     if torch.distributed.is_initialized():
         return
     store, rank, world = next(torch.distributed.rendezvous("env://"))
@@ -69,12 +64,6 @@ def meet(store: Any, rank: int, world: int, seconds: float) -> str:
 
     ``torchrun`` keeps its store over restarts, and with it the addresses of processes that are gone. So each process
     announces a random identity until the first process answers exactly that one.
-
-    Args:
-        store: The store that all processes share.
-        rank: The number of this process.
-        world: The number of processes.
-        seconds: How long to wait for the other processes.
     """
     end, me = time.monotonic() + seconds, uuid.uuid4().hex
     name = f"goat/group/{store.add('goat/groups', 1)}" if rank == 0 else ""

@@ -19,30 +19,19 @@ from torch_goat.experiments.training.loop import Loop, Stopped
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a training run, as in ``result.json``.
+    """The result of a training run, as in ``result.json``."""
 
-    Args:
-        metrics: The metrics of each split with the best weights: ``result.metrics["test"]["accuracy"]``.
-        best_epoch: The epoch of the best validation, whose weights were kept.
-        epochs: The number of epochs.
-        stopped: Why training ended: ``"epochs"``, ``"patience"`` or ``"diverged"``.
-        seconds: The time of all epochs.
-        seconds_per_epoch: The median time of an epoch.
-        peak_memory_bytes: The peak memory: allocated by PyTorch on a GPU, that of the whole process on a CPU.
-        device: The device's name.
-        versions: Of Python and the packages.
-        commit: The commit of this package's checkout, with ``-dirty`` if files differ from it; empty without one.
-    """
-
+    #: The metrics of each split with the best weights: ``result.metrics["test"]["accuracy"]``.
     metrics: dict[str, dict[str, float]]
-    best_epoch: int
-    epochs: int
-    stopped: Stopped
-    seconds: float
-    seconds_per_epoch: float
-    peak_memory_bytes: int
-    device: str
-    versions: dict[str, str]
+    best_epoch: int  #: The epoch of the best validation, whose weights were kept.
+    epochs: int  #: The number of epochs.
+    stopped: Stopped  #: Why training ended: ``"epochs"``, ``"patience"`` or ``"diverged"``.
+    seconds: float  #: The time of all epochs.
+    seconds_per_epoch: float  #: The median time of an epoch.
+    peak_memory_bytes: int  #: The peak memory: allocated by PyTorch on a GPU, that of the whole process on a CPU.
+    device: str  #: The device's name.
+    versions: dict[str, str]  #: Of Python and the packages.
+    #: The commit of this package's checkout, with ``-dirty`` if files differ from it; empty without one.
     commit: str
 
     @classmethod

@@ -80,11 +80,7 @@ class Task:
         return None if self.data.edge_attr is None else self.data.edge_attr.to(self._device)
 
     def loss(self, out: Tensor) -> Tensor:
-        """The loss of the training nodes.
-
-        Args:
-            out: The model's output ``[N, C]``.
-        """
+        """The loss of the training nodes, from the model's output ``[N, C]``."""
         self._check_shape(out, self.data.num_nodes)
         return self._loss(out[self._nodes[: self._sizes[0]]], self._train_y)
 
@@ -114,30 +110,18 @@ class Task:
             )
 
     def measure(self, out: Tensor) -> Tensor:
-        """The validation loss and the metric of every split, without waiting for the device ``[4]``.
-
-        Args:
-            out: The model's output in evaluation mode ``[N, C]``.
-        """
+        """The validation loss and the metric of every split ``[4]``, without waiting for the device."""
         out = self._of_splits(out)
         loss = self._loss(out[self._sizes[0] : sum(self._sizes[:2])], self._val_y)
         good = out.argmax(dim=-1) == self._y if self.classification else ((out - self._y) * self._scale).square()
         return torch.stack([loss.double(), *(part.mean(dtype=torch.double) for part in good.split(self._sizes))])
 
     def is_finite(self, out: Tensor) -> bool:
-        """Whether the output is finite at all nodes of the splits.
-
-        Args:
-            out: The model's output in evaluation mode ``[N, C]``.
-        """
+        """Whether the output is finite at all nodes of the splits."""
         return bool(self._of_splits(out).isfinite().all())
 
     def metrics(self, out: Tensor) -> dict[str, dict[str, float]]:
-        """All metrics of every split that has nodes.
-
-        Args:
-            out: The model's output in evaluation mode ``[N, C]``.
-        """
+        """All metrics of every split that has nodes, from the model's output in evaluation mode ``[N, C]``."""
         classes, numbers = [metrics.accuracy, metrics.macro_f1, metrics.roc_auc], [metrics.mse, metrics.r2]
         chosen = classes if self.classification else numbers
         out, target = self._of_splits(out.detach()), self._y

@@ -205,12 +205,7 @@ def _curves(epochs: Sequence[Epoch]) -> str:
 
 
 def graph_of(experiment: Experiment, data_dir: str | Path | None) -> tuple[Data, Schema | None]:
-    """Loads the graph to train on, and the schema of its features if it is read from tables.
-
-    Args:
-        experiment: The experiment.
-        data_dir: The folder of the datasets.
-    """
+    """Loads the graph to train on, and the schema of its features if it is read from tables."""
     if experiment.graph:
         return open_graph(experiment.graph, unchanged=experiment.graph_digest), None
     if experiment.tables is not None:
