@@ -1,4 +1,4 @@
-"""What bad input gets: one sentence with the offending value, before any work."""
+"""Bad input is refused in one sentence with the offending value, before any work."""
 
 import numpy as np
 import pytest
@@ -11,9 +11,9 @@ from torch_goat.nn import GOATConv
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rnn": "transformer"}, "rnn must be one of.*got 'transformer'"),
-        ({"attention": "dot"}, "attention must be one of.*got 'dot'"),
-        ({"backend": "tpu"}, "backend must be one of.*got 'tpu'"),
+        ({"rnn": "transformer"}, r"rnn must be one of \['gru', 'lstm', 'rnn'\] or a factory, got 'transformer'"),
+        ({"attention": "dot"}, r"attention must be one of \['gat', 'gatv2'\] or a module, got 'dot'"),
+        ({"backend": "tpu"}, "backend must be one of.*'reference', 'torch'.*got 'tpu'"),
         ({"out_channels": 5}, "out_channels=5 is odd"),
         ({"heads": 0}, "at least 1, got 4 and 0"),
         ({"head_pooling": "max"}, "'cat', 'sum' or 'mean', got 'max'"),
@@ -22,6 +22,11 @@ from torch_goat.nn import GOATConv
         ({"dropout": 1.5}, "between 0 and 1, got 1.5"),
         ({"in_channels": (4, 4, 4)}, r"a whole number or a pair of them, got \(4, 4, 4\)"),
         ({"in_channels": 4.0}, r"a whole number or a pair of them, got 4\.0"),
+        ({"in_channels": (5, 3)}, r"in_channels=\(5, 3\) means that.*add_self_loops=False"),
+        ({"scaling": "sum"}, "scaling must be 'softmax' or 'size', got 'sum'"),
+        ({"state_dropout": 1.5}, "state_dropout must lie between 0 and 1, got 1.5"),
+        ({"rnn_init": "zero"}, "rnn_init must be 'uniform' or 'orthogonal', got 'zero'"),
+        ({"rnn": torch.nn.LSTM, "rnn_init": "orthogonal"}, "a factory draws its own weights"),
     ],
 )
 def test_bad_options_are_refused(options, message: str) -> None:
@@ -64,13 +69,9 @@ def test_a_lazy_layer_refuses_another_dtype_in_the_first_call_too() -> None:
         GOATConv(-1, 4)(torch.ones(3, 5).double(), EDGES)
 
 
-def test_residual_without_targets_is_refused() -> None:
-    conv = GOATConv((5, 3), 4, add_self_loops=False, residual=True)
+def test_options_for_one_set_of_nodes_are_refused_for_two() -> None:
     with pytest.raises(ValueError, match="needs the targets' states"):
-        conv((torch.ones(3, 5), None), EDGES, size=(3, 3))
-
-
-def test_numbers_of_one_set_of_nodes_are_refused_for_two() -> None:
+        GOATConv((5, 3), 4, add_self_loops=False, residual=True)((torch.ones(3, 5), None), EDGES, size=(3, 3))
     conv = GOATConv((5, 3), 4, add_self_loops=False, max_neighbors=1).eval()
     with pytest.raises(ValueError, match=r"n_id must number the 3 nodes of one set.*in_channels=\(5, 3\)"):
         conv((torch.ones(3, 5), torch.ones(3, 3)), EDGES, n_id=torch.arange(3))

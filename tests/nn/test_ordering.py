@@ -14,7 +14,7 @@ from torch_goat.nn.agreement import kendall_tau
 
 def an_ordering(heads: int = 2, seed: int = 0) -> Ordering:
     torch.manual_seed(seed)
-    return GOATConv(4, 2, heads)(torch.randn(10, 4), small_graph(), return_ordering=True)[1]
+    return GOATConv(4, 4, heads)(torch.randn(10, 4), small_graph(), return_ordering=True)[1]
 
 
 def test_reads_as_lists_of_neighbours() -> None:
@@ -30,7 +30,7 @@ def test_reads_as_lists_of_neighbours() -> None:
         assert not weight.requires_grad
 
 
-def test_frame_has_a_row_per_node_head_and_position() -> None:
+def test_frame_has_a_row_per_node_head_and_position(monkeypatch: pytest.MonkeyPatch) -> None:
     ordering = an_ordering()
     frame = ordering.to_frame()
     assert list(frame.columns) == ["node", "head", "position", "neighbor", "score", "weight"]
@@ -40,24 +40,18 @@ def test_frame_has_a_row_per_node_head_and_position() -> None:
         assert part.score.tolist() == ordering.scores(node, head).tolist()
         assert part.weight.tolist() == ordering.weights(node, head).tolist()
     assert len(frame) == ordering.token.numel()
-
-
-def test_frame_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match=r"torch-goat\[frame\]"):
-        an_ordering().to_frame()
+        ordering.to_frame()
 
 
-def test_saves_and_loads(tmp_path) -> None:
+def test_saves_and_loads_and_refuses_other_files(tmp_path) -> None:
     ordering = an_ordering()
     ordering.save(tmp_path / "order.safetensors")
     loaded = Ordering.load(tmp_path / "order.safetensors")
     assert loaded == ordering
     assert torch.equal(loaded.score, ordering.score)
     assert torch.equal(loaded.weight, ordering.weight)
-
-
-def test_refuses_other_files(tmp_path) -> None:
     save_file({"ptr": torch.zeros(3)}, tmp_path / "other.safetensors")
     with pytest.raises(ValueError, match=r"was not written by Ordering\.save"):
         Ordering.load(tmp_path / "other.safetensors")
@@ -123,7 +117,7 @@ def test_kendall_tau_refuses_what_cannot_be_compared() -> None:
     with pytest.raises(TypeError, match="got list"):
         an_ordering().kendall_tau([])
     x, edge_index = torch.randn(10, 4), small_graph()
-    top = GOATConv(4, 2, max_neighbors=1, neighbor_selection="top")
+    top = GOATConv(4, 4, max_neighbors=1, neighbor_selection="top")
     orders = [top(x * sign, edge_index, return_ordering=True)[1] for sign in (1, -1)]
     with pytest.raises(ValueError, match="same neighbours"):
         orders[0].kendall_tau(orders[1])
@@ -131,7 +125,7 @@ def test_kendall_tau_refuses_what_cannot_be_compared() -> None:
 
 def test_kendall_tau_of_a_selection() -> None:
     x, edge_index = torch.randn(10, 4), small_graph()
-    order = GOATConv(4, 2, heads=2, max_neighbors=2, neighbor_selection="top")(x, edge_index, return_ordering=True)[1]
+    order = GOATConv(4, 4, heads=2, max_neighbors=2, neighbor_selection="top")(x, edge_index, return_ordering=True)[1]
     tau = order.kendall_tau(order)
     assert int(order.token.max()) >= order.token.size(1)  # there are more tokens than places
     assert bool((tau[~tau.isnan()] == 1).all())

@@ -11,11 +11,8 @@ N = 10
 
 def sparse(edge_index: torch.Tensor, layout: torch.layout, values: torch.Tensor) -> torch.Tensor:
     """PyG's adj_t: rows are targets, columns are sources."""
-    order = (edge_index[1] * N + edge_index[0]).argsort(stable=True)
-    coo = torch.sparse_coo_tensor(edge_index.flip(0)[:, order], values[order], (N, N), check_invariants=True).coalesce()
-    if layout is torch.sparse_coo:
-        return coo
-    return coo.to_sparse(layout=layout)
+    coo = torch.sparse_coo_tensor(edge_index.flip(0), values, (N, N), check_invariants=True).coalesce()
+    return coo if layout is torch.sparse_coo else coo.to_sparse(layout=layout)
 
 
 @pytest.mark.filterwarnings("ignore:Sparse C:UserWarning")  # PyTorch calls its CSR and CSC tensors a beta feature
@@ -30,13 +27,15 @@ def test_sparse_matrices_equal_edge_lists(layout: torch.layout) -> None:
     assert torch.equal(weighted(x, adjacency), weighted(x, edge_index, feature))
 
 
-def test_repeated_entries_of_a_sparse_matrix_are_edges_of_their_own() -> None:
-    edge_index = small_graph()
-    adjacency = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(32), (N, N), check_invariants=True)
-    x = torch.randn(N, 5)
-    conv = GOATConv(5, 4)
-    assert torch.equal(conv(x, adjacency), conv(x, edge_index))
+def test_repeated_entries_of_a_sparse_matrix_are_separate_edges() -> None:
+    adjacency = torch.sparse_coo_tensor(small_graph().flip(0), torch.ones(32), (N, N), check_invariants=True)
+    x, conv = torch.randn(N, 5), GOATConv(5, 4)
+    assert torch.equal(conv(x, adjacency), conv(x, small_graph()))
     assert not adjacency.is_coalesced()
+    feature = torch.ones(3, requires_grad=True)
+    adjacency = torch.sparse_coo_tensor([[1, 1, 2], [0, 0, 1]], feature, (N, N), check_invariants=True)
+    with pytest.raises(ValueError, match="requires a gradient, but 1 of its entries repeat others"):
+        GOATConv(5, 4, edge_dim=1)(torch.randn(N, 5), adjacency)
 
 
 @pytest.mark.parametrize("coalesced", [True, False])
@@ -52,27 +51,11 @@ def test_the_values_of_a_sparse_matrix_get_their_gradient(coalesced: bool) -> No
     assert expected.abs().max() > 1e-3
 
 
-def test_repeated_entries_that_require_a_gradient_are_refused() -> None:
-    feature = torch.ones(3, requires_grad=True)
-    adjacency = torch.sparse_coo_tensor([[1, 1, 2], [0, 0, 1]], feature, (N, N), check_invariants=True)
-    with pytest.raises(ValueError, match="requires a gradient, but 1 of its entries repeat others"):
-        GOATConv(5, 4, edge_dim=1)(torch.randn(N, 5), adjacency)
-
-
-@pytest.mark.parametrize("sort_order", [None, "row", "col"])
-def test_edge_index_class_equals_tensor(sort_order: str | None) -> None:
+def test_other_types_of_edges_equal_int64_tensors() -> None:
     edge_index = EdgeIndex(small_graph(), sparse_size=(N, N))
-    if sort_order is not None:
-        edge_index = edge_index.sort_by(sort_order).values
-    x = torch.randn(N, 5)
-    conv = GOATConv(5, 4)
-    assert torch.equal(conv(x, edge_index), conv(x, small_graph()))
-
-
-def test_int32_edges_equal_int64_edges() -> None:
-    x = torch.randn(N, 5)
-    conv = GOATConv(5, 4)
-    assert torch.equal(conv(x, small_graph().int()), conv(x, small_graph()))
+    x, conv = torch.randn(N, 5), GOATConv(5, 4)
+    for edges in (edge_index, *(edge_index.sort_by(order).values for order in ("row", "col")), small_graph().int()):
+        assert torch.equal(conv(x, edges), conv(x, small_graph()))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from torch_geometric.utils import add_self_loops, remove_self_loops
 from tests.compare import relative_error
 from tests.graphs import graphs, neighborhoods, small_graph
 from torch_goat.nn import GOAT, GOATConv, Neighborhoods
+from torch_goat.ops import Places, sort_tokens
 
 
 @given(graphs(), st.booleans())
@@ -52,30 +53,27 @@ def test_nodes_out_of_range_are_refused(node: int) -> None:
     assert Neighborhoods.from_edge_index(edge_index.clamp(min=0), (4, 3), checks=False).num_targets == 3
 
 
-# In place of edge_index -----------------------------------------------------------------------------------------------
-
 CASES = {
-    "self loops": ({}, None),
-    "no self loops": ({"add_self_loops": False}, None),
-    "edge features": ({"edge_dim": 2, "attention": "gatv2"}, None),
-    "mini-batch": ({}, 4),
-    "bipartite": ({"add_self_loops": False}, (5, 3)),
-    "top": ({"max_neighbors": 2, "neighbor_selection": "top"}, None),
+    "self loops": {},
+    "no self loops": {"add_self_loops": False},
+    "edge features": {"edge_dim": 2, "attention": "gatv2"},
+    "mini-batch": {},
+    "bipartite": {"in_channels": (5, 3), "add_self_loops": False},
+    "top": {"max_neighbors": 2, "neighbor_selection": "top"},
 }
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_neighborhoods_equal_edge_index(case: str) -> None:
-    options, kind = CASES[case]
-    conv = GOATConv(kind if isinstance(kind, tuple) else 5, 4, heads=2, **options).double()
+    conv = GOATConv(**{"in_channels": 5, "out_channels": 4, "heads": 2} | CASES[case]).double()
     x, edge_index, num_nodes = torch.randn(10, 5).double().requires_grad_(), small_graph(), (10, 10)
     states: Tensor | tuple[Tensor, Tensor] = x
-    if kind == 4:
+    if case == "mini-batch":
         edge_index, num_nodes = edge_index[:, edge_index[1] < 4], (10, 4)
         states = (x, x[:4])
-    elif kind is not None:
+    elif case == "bipartite":
         states = (x, torch.randn(10, 3).double())
-    edge_attr = torch.randn(edge_index.size(1), 2).double().requires_grad_() if "edge_dim" in options else None
+    edge_attr = torch.randn(edge_index.size(1), 2).double().requires_grad_() if case == "edge features" else None
     hood = Neighborhoods.from_edge_index(edge_index, num_nodes, add_self_loops=conv.add_self_loops)
     leaves = [x, *([] if edge_attr is None else [edge_attr]), *conv.parameters()]
     results = []
@@ -99,9 +97,7 @@ def test_neighborhoods_that_do_not_fit_are_refused() -> None:
     hood, x = Neighborhoods.from_edge_index(small_graph(), 10), torch.randn(10, 5)
     with pytest.raises(ValueError, match="size says 10 sources, but x has 9 rows"):
         GOATConv(5, 4)(x[:9], hood)
-    with pytest.raises(
-        ValueError, match="add_self_loops=False, but the neighborhoods were built with add_self_loops=True"
-    ):
+    with pytest.raises(ValueError, match="but the neighborhoods were built with add_self_loops=True"):
         GOATConv(5, 4, add_self_loops=False)(x, hood)
     with pytest.raises(ValueError, match="10 sources and 4 targets, but edge_index is Neighborhoods"):
         GOATConv(5, 4)((x, x[:4]), hood, size=(10, 4))
@@ -109,3 +105,32 @@ def test_neighborhoods_that_do_not_fit_are_refused() -> None:
         GOATConv(5, 4, edge_dim=1)(x, hood, torch.ones(5))
     with pytest.raises(ValueError, match="cannot be trimmed"):
         GOAT(5, 8, num_layers=2)(x, hood, num_sampled_nodes_per_hop=[1, 2], num_sampled_edges_per_hop=[2])
+
+
+def by_hand(source: Tensor) -> tuple[list[list[int]], list[list[int]]]:
+    """The sources and places of each head, by source and then by place."""
+    pairs = [sorted((node, place) for place, node in enumerate(row)) for row in source.tolist()]
+    return [[node for node, _ in row] for row in pairs], [[place for _, place in row] for row in pairs]
+
+
+@given(graphs())
+def test_places_follow_from_the_tokens(graph: tuple[int, Tensor]) -> None:
+    num_nodes, edge_index = graph
+    hood = neighborhoods(edge_index, None, num_nodes, num_nodes, False)
+    node_score = torch.randn(3, num_nodes)  # copies of an edge have equal scores
+    score = node_score[:, hood.source]
+    token, source = sort_tokens(score, torch.randn(num_nodes, 2), hood.source, hood.target, num_nodes)
+    expected = by_hand(source)
+    found = Places(source, hood).by_source(num_nodes)
+    assert (found.source.tolist(), found.place.tolist()) == expected
+    found = Places(source, hood, token).by_source(num_nodes)
+    assert (found.source.tolist(), found.place.tolist()) == expected
+
+
+@pytest.mark.parametrize("by_tokens", [True, False])
+def test_places_are_found_once(by_tokens: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    hood = neighborhoods(torch.tensor([[4, 0, 4], [0, 0, 1]]), None, 5, 5, False)
+    token = torch.tensor([[1, 0, 2], [0, 1, 2]])
+    places = Places(hood.source[token], hood, token if by_tokens else None)
+    monkeypatch.setattr(Places, "_sort" if by_tokens else "_follow", None)  # the other way
+    assert places.by_source(5) is places.by_source(5)

@@ -1,6 +1,5 @@
-"""Ties in Triton: on a GPU or, without one, in Triton's interpreter."""
+"""Ties in Triton, on a GPU or in Triton's interpreter, and sorting on a GPU, which never waits for the device."""
 
-import os
 from typing import Any
 
 import pytest
@@ -9,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from tests.backends import AVAILABLE
 from tests.graphs import graphs, neighborhoods
 from torch_goat.ops import sort
 
@@ -17,22 +17,24 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from torch_goat.ops import ties
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 SMALL = ties.Sizes(places=8, mark_features=2, programs=3, members=4, features=2, scan=8)
 
-runs_here = pytest.mark.skipif(
-    DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1", reason="there is neither a GPU nor the interpreter"
-)
+runs_here = pytest.mark.skipif("triton" not in AVAILABLE, reason="there is neither a GPU nor the interpreter")
+needs_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="there is no CUDA device")
+
+
+def by_score(score: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    return (sort._sort_float32 if score.dtype == torch.float32 else sort._sort)(score, target, int(target[-1]) + 1)
 
 
 def in_triton(score: Tensor, x: Tensor, source: Tensor, target: Tensor, sizes: ties.Sizes) -> Tensor:
     score, x, source, target = (value.to(DEVICE) for value in (score, x, source, target))
-    by_score = sort._sort_float32 if score.dtype == torch.float32 else sort._sort
-    token, tied = by_score(score, target, int(target[-1]) + 1)
-    return ties.resolve_ties(token, tied, x, source, sizes).cpu()
+    return ties.resolve_ties(*by_score(score, target), x, source, sizes).cpu()
 
 
 def in_pytorch(score: Tensor, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
-    return sort._sorted(score, x, source, target, int(target[-1]) + 1)[0]
+    return sort._resolve_ties(*by_score(score, target), x, source)[0]
 
 
 def in_python(score: Tensor, x: Tensor, source: Tensor, target: Tensor) -> list[list[int]]:
@@ -79,7 +81,7 @@ def test_equals_pytorch_and_python(
 
 
 def hub(neighbors: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """All neighbours of one node have its score; a third have no states, others have them twice."""
+    """All neighbours of one node have one score; a third are zero, others occur twice."""
     random = torch.Generator().manual_seed(0)
     x = torch.randint(3, (7, neighbors), generator=random).to(dtype).t()  # not contiguous
     x[:, 0] = 1
@@ -90,10 +92,10 @@ def hub(neighbors: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Ten
 
 
 @runs_here
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("sizes", [SMALL, ties.SIZES], ids=["small", "default"])
 def test_a_hub_of_one_score(dtype: torch.dtype, sizes: ties.Sizes) -> None:
-    given = hub(20, dtype)
+    given = hub(10, dtype)
     assert not given[1].is_contiguous()
     assert in_triton(*given, sizes).tolist() == in_python(*given)
 
@@ -105,23 +107,64 @@ def test_what_is_no_number_goes_last_and_loses_no_token() -> None:
     assert found.tolist() == [[2, 4, 0, 1, 3]]
 
 
-@runs_here
-def test_a_single_token() -> None:
-    one = torch.zeros(1, dtype=torch.long)
-    assert in_triton(torch.zeros(2, 1), torch.ones(1, 3), one, one, ties.SIZES).tolist() == [[0], [0]]
+NODES, HEADS = 3000, 8
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(os.environ.get("TRITON_INTERPRET") == "1", reason="the interpreter does not compile")
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
-def test_compiles(dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
-    """For an NVIDIA GPU, which need not be there."""
-    from tests.ops.test_triton_compiles import Launch, Recorder, _check
+def large_graph() -> tuple[Tensor, Tensor]:
+    """Source and target of each token ``[E]``: 60,000 random edges and two hubs with all nodes, sorted."""
+    hubs = [torch.stack([torch.arange(NODES), torch.full((NODES,), node)]) for node in (7, 8)]
+    edge_index = torch.cat([torch.randint(NODES, (2, 60_000)), *hubs], dim=1)
+    source, target = edge_index[:, (edge_index[1] * NODES + edge_index[0]).argsort()]
+    return source.cuda(), target.cuda()
 
-    launches: list[Launch] = []
-    for name in ("mark_kernel", "rank_kernel"):
-        monkeypatch.setattr(ties, name, Recorder(getattr(ties, name), launches))
-    token, tied = torch.zeros(2, 100, dtype=torch.long), torch.zeros(2, 99, dtype=torch.bool)
-    ties.resolve_ties(token, tied, torch.zeros(10, 16, dtype=dtype), token[0])
-    assert len(launches) == 2
-    _check(launches)
+
+def few_scores(levels: int, num_tokens: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    return torch.randint(levels, (HEADS, num_tokens), device="cuda").to(dtype)
+
+
+def few_states(features: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    x = torch.randint(2, (NODES, features), device="cuda").to(dtype)
+    x[:, : features // 2] = 1
+    x[torch.rand(NODES, device="cuda") < 0.2] = 0
+    x[torch.randint(NODES, (500,), device="cuda")] = x[0].clone()
+    return x
+
+
+@needs_gpu
+@pytest.mark.parametrize("levels", [1, 3, 1000, 2**24])
+@pytest.mark.parametrize("features", [0, 1, 16, 700])
+@pytest.mark.parametrize(
+    ("dtype", "state_dtype"),
+    [(FLOATS[0], FLOATS[0]), (FLOATS[1], FLOATS[0]), *((FLOATS[0], other) for other in FLOATS[1:])],
+)
+def test_large_graphs_equal_pytorch(levels: int, features: int, dtype: torch.dtype, state_dtype: torch.dtype) -> None:
+    source, target = large_graph()
+    score, x = few_scores(levels, source.numel(), dtype), few_states(features, state_dtype)
+    if state_dtype != torch.float32:
+        x = x.t().contiguous().t()
+    token, ordered = sort.sort_tokens(score, x, source, target, NODES)
+    assert torch.equal(token, in_pytorch(score, x, source, target))
+    assert torch.equal(ordered, source[token])
+
+
+@needs_gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_waits_for_nothing_and_replays_in_a_cuda_graph(dtype: torch.dtype) -> None:
+    source, target = large_graph()
+    score, x = few_scores(100, source.numel(), dtype), few_states(16)
+    sort.sort_tokens(score, x, source, target, NODES)  # compiles the kernels
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        token, _ = sort.sort_tokens(score, x, source, target, NODES)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert torch.equal(token, in_pytorch(score, x, source, target))
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        token, ordered = sort.sort_tokens(score, x, source, target, NODES)
+    for levels in (5, 1, 2**24):
+        score.copy_(few_scores(levels, source.numel()))
+        captured.replay()
+        assert torch.equal(token, in_pytorch(score, x, source, target))
+        assert torch.equal(ordered, source[token])

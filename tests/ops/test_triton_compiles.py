@@ -1,9 +1,10 @@
-"""Every Triton kernel compiles for an NVIDIA GPU, which need not be there: with the Triton that is installed.
+"""Every Triton kernel compiles for an NVIDIA GPU, whether or not this machine has one.
 
-The interpreter, in which the other tests may run, knows nothing of layouts, registers and shared memory.
+The interpreter, in which the other tests may run, has no layouts, registers and shared memory.
 """
 
 import importlib
+import itertools
 import os
 from typing import Any
 
@@ -20,9 +21,10 @@ pytestmark = [
 ]
 
 KERNEL_NAMES = {
-    "launch": ("forward_kernel", "backward_kernel", "weight_kernel", "sum_kernel"),
-    "sources": ("source_kernel", "carry_kernel"),
-    "mean": ("sum_segments_kernel",),
+    "ragged_rnn.triton.launch": ("forward_kernel", "backward_kernel", "weight_kernel", "sum_kernel"),
+    "ragged_rnn.triton.sources": ("source_kernel", "carry_kernel"),
+    "ragged_rnn.triton.mean": ("sum_segments_kernel",),
+    "ties": ("mark_kernel", "rank_kernel"),
 }
 CAPABILITY, SHARED_MEMORY = 90, 227 * 1024  # of an H100 or H200, per program
 TYPES = {
@@ -39,7 +41,7 @@ Launch = tuple[Any, dict[str, Any]]
 
 
 class Recorder:
-    """Stands for a kernel, and notes what it would be launched with."""
+    """Records the arguments of a kernel instead of launching it."""
 
     def __init__(self, kernel: Any, launches: list[Launch]) -> None:
         self.kernel, self.launches = kernel, launches
@@ -56,14 +58,14 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
     pytest.importorskip("triton", reason="Triton is not installed")
     noted: list[Launch] = []
     for file, names in KERNEL_NAMES.items():
-        module = importlib.import_module(f"torch_goat.ops.ragged_rnn.triton.{file}")
+        module = importlib.import_module(f"torch_goat.ops.{file}")
         for name in names:
             monkeypatch.setattr(module, name, Recorder(getattr(module, name), noted))
     return noted
 
 
-def _run(kind: str, hidden: int, dtype: torch.dtype, weighted: bool = True, directions: int = 2) -> None:
-    """A forward of evaluation, one of training and a backward: two heads, ten targets, 100 places."""
+def _run(kind: str, hidden: int, dtype: torch.dtype, weighted: bool, directions: int) -> None:
+    """Evaluation, training and backward, of two heads, ten targets and 100 places."""
     from torch_goat.ops.ragged_rnn.triton import launch
 
     def zeros(*shape: int) -> Tensor:
@@ -74,19 +76,19 @@ def _run(kind: str, hidden: int, dtype: torch.dtype, weighted: bool = True, dire
     recurrent = (zeros(2, directions, width, hidden), zeros(2, directions, width), zeros(2, directions, width))
     places = Places.from_ptr(source, torch.arange(0, 101, 10))
     inputs = Inputs(projected, places, zeros(2, 100) if weighted else None, *recurrent)
-    launch.forward(kind, inputs, False)  # in evaluation
+    launch.forward(kind, inputs, False)
     out, saved = launch.forward(kind, inputs, True)
     launch.backward(kind, out, inputs, saved)
 
 
 def _shared_memory(kernel: Any, arguments: dict[str, Any]) -> int:
-    """Compiles a launch down to machine code; the shared memory that it takes."""
+    """The shared memory of a launch, compiled down to machine code."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
     options = {name: value for name, value in arguments.items() if name not in kernel.arg_names}
-    options["enable_fp_fusion"] = True  # as it is by default, of which some versions of Triton warn
+    options["enable_fp_fusion"] = True  # the default, about which some versions of Triton warn
     signature, constants, hints = {}, {}, {}
     for position, parameter in enumerate(kernel.params):
         value = arguments[parameter.name]
@@ -107,25 +109,19 @@ def _check(launches: list[Launch]) -> None:
         assert _shared_memory(kernel, arguments) <= SHARED_MEMORY, kernel.__name__
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("hidden", [*range(1, 17), 17, 24, 32, 48, 64, 96, 128])
-@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
-def test_compiles(kind: str, hidden: int, dtype: torch.dtype, launches: list[Launch]) -> None:
-    _run(kind, hidden, dtype)
-    _check(launches)
+WIDTHS = [*range(1, 17), 17, 24, 32, 48, 64, 96, 128]
+CASES = [
+    *itertools.product(GATES, WIDTHS, [torch.float32, torch.bfloat16], [True], [2]),
+    *itertools.product(GATES, [8, 17, 64], [torch.float64], [True], [2]),
+    *itertools.product(GATES, [8, 32, 64, 128], [torch.float32], [False], [1]),
+]
 
 
-@pytest.mark.parametrize("hidden", [8, 17, 64])
-@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
-def test_compiles_in_double_precision(kind: str, hidden: int, launches: list[Launch]) -> None:
-    _run(kind, hidden, torch.float64)
-    _check(launches)
-
-
-@pytest.mark.parametrize("hidden", [8, 32, 64, 128])
-@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
-def test_compiles_without_coefficients(kind: str, hidden: int, launches: list[Launch]) -> None:
-    _run(kind, hidden, torch.float32, weighted=False, directions=1)
+@pytest.mark.parametrize(("kind", "hidden", "dtype", "weighted", "directions"), CASES)
+def test_the_rnn_compiles(
+    kind: str, hidden: int, dtype: torch.dtype, weighted: bool, directions: int, launches: list[Launch]
+) -> None:
+    _run(kind, hidden, dtype, weighted, directions)
     _check(launches)
 
 
@@ -138,4 +134,14 @@ def test_the_mean_compiles(channels: int, dtype: torch.dtype, launches: list[Lau
     places, weight = Places.from_ptr(source, torch.arange(0, 101, 10)), torch.zeros(2, 100, dtype=dtype)
     mean.backward(mean.forward(z, places, weight), z, weight, places)
     assert len(launches) == 3
+    _check(launches)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.float16])
+def test_ties_compile(dtype: torch.dtype, launches: list[Launch]) -> None:
+    from torch_goat.ops import ties
+
+    token, tied = torch.zeros(2, 100, dtype=torch.long), torch.zeros(2, 99, dtype=torch.bool)
+    ties.resolve_ties(token, tied, torch.zeros(10, 16, dtype=dtype), token[0])
+    assert len(launches) == 2
     _check(launches)
