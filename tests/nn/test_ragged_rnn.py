@@ -58,7 +58,7 @@ def test_values_and_gradients_equal_the_reference(kind, bidirectional, weighted,
 
 
 @pytest.mark.parametrize("backend", AVAILABLE)
-@pytest.mark.parametrize(("kind", "hidden"), [("lstm", 1), ("gru", 5), ("rnn", 17), ("gru", 17), ("lstm", 128)])
+@pytest.mark.parametrize(("kind", "hidden"), [("lstm", 1), ("gru", 5), ("gru", 17), ("lstm", 17), ("rnn", 128)])
 def test_every_width(kind: str, hidden: int, backend: str) -> None:
     # The CPU kernel reads several segments side by side, in stretches of 32 steps.
     lengths = [0, 3, 1, 70, 2, 0, 33, 32, 64, 65, 5, 1, 1, 7, 2, 0] if backend in COMPILED else [2, 0, 3]
@@ -81,8 +81,10 @@ def test_shapes_that_break_kernels(case: str, heads: int, backend: str) -> None:
     check(RaggedRNN("lstm", 3, 4, heads=heads), backend, inputs, 1e-5, torch.float, other="torch")
 
 
-@pytest.mark.parametrize("backend", AVAILABLE)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "backend"),
+    [pair for pair in itertools.product(KINDS, AVAILABLE) if pair[0] == "gru" or pair[1] in COMPILED],
+)
 def test_a_short_segment_beside_a_long_one_keeps_its_gradient(kind: str, backend: str) -> None:
     # Past the end of a segment, where nothing is read, this matrix would let a gradient grow 2.5-fold in a step:
     # beyond float32 in 100 of them.
