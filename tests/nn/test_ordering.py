@@ -9,7 +9,7 @@ from safetensors.torch import save_file
 
 from tests.graphs import graphs, small_graph
 from torch_goat.nn import GOATConv, Ordering
-from torch_goat.nn.agreement import kendall_tau
+from torch_goat.nn.ordering import kendall_tau
 
 
 def an_ordering(heads: int = 2, seed: int = 0) -> Ordering:

@@ -13,8 +13,8 @@ from torch import Tensor
 import torch_goat
 from tests.graphs import small_graph
 from torch_goat.nn import GOATConv
-from torch_goat.ops.memo import Memo
 from torch_goat.ops.neighborhoods import Neighborhoods, neighborhoods
+from torch_goat.ops.segments import Memo
 
 
 def edges(own_loops: bool = True) -> Tensor:

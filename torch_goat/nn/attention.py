@@ -21,9 +21,8 @@ def _rows(z: Tensor, gather: Callable[[Tensor], Tensor]) -> Tensor:
     return gather(z.flatten(1).t()).t().view(-1, *z.shape[1:])
 
 
-def _share(z: Tensor, vectors: Tensor) -> Tensor:
-    """The product of states ``[N, K, C]`` with a vector per head ``[K, C]``, as ``[K, N]``."""
-    return torch.bmm(z.transpose(0, 1), vectors.unsqueeze(-1).to(z.dtype)).squeeze(-1)
+def _lin_edge(edge_dim: int | None, channels: int) -> Linear | None:
+    return None if edge_dim is None else Linear(edge_dim, channels, bias=False, weight_initializer="glorot")
 
 
 class GATAttention(Module):
@@ -38,10 +37,8 @@ class GATAttention(Module):
         self.heads, self.channels, self.negative_slope = heads, channels, negative_slope
         self.att_src = Parameter(Tensor(heads, channels))
         self.att_dst = Parameter(Tensor(heads, channels))
-        self.lin_edge, self.att_edge = None, None
-        if edge_dim is not None:
-            self.lin_edge = Linear(edge_dim, heads * channels, bias=False, weight_initializer="glorot")
-            self.att_edge = Parameter(Tensor(heads, channels))
+        self.lin_edge = _lin_edge(edge_dim, heads * channels)
+        self.att_edge = None if edge_dim is None else Parameter(Tensor(heads, channels))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -69,7 +66,11 @@ class GATAttention(Module):
             both = torch.stack([self.att_src, self.att_dst], dim=-1).to(z_src.dtype)  # [K, C, 2]
             of_source, of_target = torch.bmm(z_src.transpose(0, 1), both).unbind(dim=-1)
             return of_source, of_target
-        return _share(z_src, self.att_src), None if z_dst is None else _share(z_dst, self.att_dst)
+
+        def share(z: Tensor, vectors: Tensor) -> Tensor:  # [N, K, C] times [K, C] is [K, N]
+            return torch.bmm(z.transpose(0, 1), vectors.unsqueeze(-1).to(z.dtype)).squeeze(-1)
+
+        return share(z_src, self.att_src), None if z_dst is None else share(z_dst, self.att_dst)
 
 
 class GATv2Attention(Module):
@@ -79,9 +80,7 @@ class GATv2Attention(Module):
         super().__init__()
         self.negative_slope = negative_slope
         self.att = Parameter(Tensor(heads, channels))
-        self.lin_edge = None
-        if edge_dim is not None:
-            self.lin_edge = Linear(edge_dim, heads * channels, bias=False, weight_initializer="glorot")
+        self.lin_edge = _lin_edge(edge_dim, heads * channels)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

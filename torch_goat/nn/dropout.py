@@ -3,8 +3,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 LARGE = 1 << 20  # elements; smaller inputs do not gain
-SPARSE = 8  # features are sparse if at most one in so many elements is not zero
-_STEP = 997  # one in so many elements is examined to find out
 
 
 def dropout(x: Tensor, p: float, training: bool) -> Tensor:
@@ -13,16 +11,12 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
     PyTorch draws a Bernoulli variable per element there, which is slower than uniform numbers. For features that are
     mostly zero, such as word counts, numbers are drawn for the other elements only. The distribution is the same, the
     random numbers are not.
-
-    Args:
-        x: The input.
-        p: The probability of dropping an element.
-        training: Whether to drop elements.
     """
     plain = x.device.type == "cpu" and x.layout == torch.strided and x.is_contiguous()
     if not (training and 0 < p < 1 and plain and x.numel() >= LARGE) or torch.compiler.is_compiling():
         return F.dropout(x, p, training)
-    if x.requires_grad or not _mostly_zero(x):
+    sample = x.view(-1)[::997]
+    if x.requires_grad or 8 * int(sample.count_nonzero()) > sample.numel():  # more than one in eight is not zero
         return x * _kept(x, p)
     place = x.view(-1).nonzero().view(-1)  # of the elements that are not zero
     value = x.view(-1)[place]
@@ -34,8 +28,3 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 def _kept(x: Tensor, p: float) -> Tensor:
     """The factors of elements: 0, or ``1 / (1 - p)``."""
     return torch.rand(x.shape).ge_(p).mul_(1 / (1 - p)).to(x.dtype)
-
-
-def _mostly_zero(x: Tensor) -> bool:
-    some = x.view(-1)[::_STEP]
-    return SPARSE * int(some.count_nonzero()) <= some.numel()

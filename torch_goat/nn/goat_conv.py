@@ -159,6 +159,7 @@ class GOATConv(MessagePassing):
                 f"pass add_self_loops=False."
             )
         self.in_channels = (source_channels, target_channels) if pair else source_channels
+        self._bipartite = pair
         self.out_channels, self.heads = out_channels, heads
         self.head_pooling, self.dropout, self.add_self_loops = head_pooling, dropout, add_self_loops
         self.max_neighbors, self.neighbor_selection = max_neighbors, neighbor_selection
@@ -182,14 +183,7 @@ class GOATConv(MessagePassing):
 
     @classmethod
     def paper(cls, in_channels: int | tuple[int, int], out_channels: int, heads: int = 1, **options: Any) -> "GOATConv":
-        """The layer of the paper's equations, without extensions.
-
-        Args:
-            in_channels: As in the constructor.
-            out_channels: As in the constructor.
-            heads: As in the constructor.
-            **options: The options that do not extend the paper's equations.
-        """
+        """The layer of the paper's equations; ``options`` are those that do not extend them."""
         if extra := sorted(_BEYOND_THE_PAPER.keys() & options.keys()):
             raise ValueError(
                 f"GOATConv.paper is the layer of the paper's equations, which have no {extra[0]}; use GOATConv(...)."
@@ -298,10 +292,6 @@ class GOATConv(MessagePassing):
         if return_ordering:
             results.append(Ordering(read.ptr, token, source, score, alpha))
         return tuple(results) if len(results) > 1 else out
-
-    @property
-    def _bipartite(self) -> bool:
-        return not isinstance(self.in_channels, int)
 
     def _states(
         self, x: Tensor | tuple[Tensor, Tensor | None], size: tuple[int, int] | None

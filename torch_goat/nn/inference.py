@@ -12,17 +12,8 @@ def run_in_batches(
 ) -> tuple[Tensor | None, Tensor]:
     """Computes one layer for all nodes of a graph, over batches of nodes with all their neighbours.
 
-    Layer by layer, this gives the exact output of a network in memory for one batch and the states of all nodes.
-
-    Args:
-        run: Maps a batch to the nodes that it computes ``[b]`` and their states after the layer ``[b, F]``.
-        batches: The batches.
-        num_nodes: The number of nodes of the graph, N.
-        device: Where the states of all nodes are kept.
-
-    Returns:
-        The states after the layer ``[N, F]``, zero for nodes that no batch computes and ``None`` without batches, and
-        the number of batches that computed each node ``[N]``.
+    ``run`` maps a batch to its nodes ``[b]`` and their states after the layer ``[b, F]``. Returns the states of all
+    nodes ``[N, F]`` (zero if no batch has a node, ``None`` without batches) and how many batches had each node ``[N]``.
     """
     states, count = None, torch.zeros(num_nodes, dtype=torch.long)
     for batch in batches:

@@ -10,7 +10,6 @@ from safetensors.torch import save
 from torch import Tensor
 
 from torch_goat.files import write_atomic
-from torch_goat.nn.agreement import kendall_tau
 from torch_goat.ops.checks import checks_enabled
 from torch_goat.ops.neighborhoods import Neighborhoods
 
@@ -90,16 +89,11 @@ class Ordering:
             raise ImportError("Ordering.to_frame needs pandas: pip install 'torch-goat[frame]'.") from error
         node = torch.repeat_interleave(self.ptr.diff(), output_size=self.token.size(1))  # [E]
         position = torch.arange(self.token.size(1), device=self.device) - self.ptr[node]
-        head = torch.arange(self.heads, device=self.device).view(-1, 1).expand_as(self.token)
-        columns = {
-            "node": node.expand_as(self.token),
-            "head": head,
-            "position": position.expand_as(self.token),
-            "neighbor": self.source,
-            "score": self.score,
-            "weight": self.weight,
-        }
-        frame = pandas.DataFrame({name: value.reshape(-1).cpu().numpy() for name, value in columns.items()})
+        head = torch.arange(self.heads, device=self.device).view(-1, 1)
+        names = ["node", "head", "position", "neighbor", "score", "weight"]
+        columns = torch.broadcast_tensors(node, head, position, self.source, self.score, self.weight)  # [K, E] each
+        values = (value.reshape(-1).cpu().numpy() for value in columns)
+        frame = pandas.DataFrame(dict(zip(names, values, strict=True)))
         return frame.sort_values(["node", "head", "position"], ignore_index=True)
 
     def kendall_tau(self, other: Ordering) -> Tensor:
@@ -111,9 +105,14 @@ class Ordering:
             raise TypeError(f"kendall_tau compares with an Ordering, got {type(other).__name__}.")
         if self.token.shape != other.token.shape or not torch.equal(self.ptr, other.ptr):
             raise ValueError(f"the orderings are of different graphs or heads: {self!r} and {other!r}.")
-        if not torch.equal(*(_by_token(value) for value in (self, other))):
+        if not torch.equal(self._by_token(), other._by_token()):
             raise ValueError("the orderings do not hold the same neighbours, so their order cannot be compared.")
         return kendall_tau(self.token, other.token, self.ptr)
+
+    def _by_token(self) -> Tensor:
+        """The tokens of every head, sorted, with their sources ``[2, K, E]``."""
+        token, place = self.token.sort(dim=-1)
+        return torch.stack([token, self.source.gather(1, place)])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Ordering):
@@ -123,14 +122,7 @@ class Ordering:
     __hash__ = None  # type: ignore[assignment]
 
     def check_fits(self, hood: Neighborhoods, ptr: Tensor, heads: int, checks: bool | None = None) -> None:
-        """Raises an error for neighbourhoods that this ordering does not belong to.
-
-        Args:
-            hood: The neighbourhoods of the current call.
-            ptr: Their segments after selection, if any ``[T + 1]``.
-            heads: The number of heads of the layer.
-            checks: Whether to compare the neighbours, see :func:`torch_goat.set_checks`.
-        """
+        """Raises an error unless this ordering is one of ``hood``, whose segments after selection are ``ptr``."""
         if self.heads != heads:
             raise ValueError(f"the ordering has {self.heads} heads, but the layer has {heads}.")
         if self.num_nodes != hood.num_targets:
@@ -177,7 +169,38 @@ class Ordering:
         return f"Ordering(nodes={self.num_nodes}, heads={self.heads}, neighbors={self.token.size(1)})"
 
 
-def _by_token(ordering: Ordering) -> Tensor:
-    """The tokens of every head, sorted, with their sources ``[2, K, E]``."""
-    token, place = ordering.token.sort(dim=-1)
-    return torch.stack([token, ordering.source.gather(1, place)])
+def kendall_tau(first: Tensor, second: Tensor, ptr: Tensor) -> Tensor:
+    """Kendall's rank correlation ``[T, K]`` of two orders ``[K, E]`` of the same tokens, NaN for fewer than two."""
+    heads, num_tokens = first.shape
+    length = ptr.diff()  # [T]
+    # The place of each token of `first` in `second`: two orders agree where it increases.
+    place = torch.arange(num_tokens, device=ptr.device).expand(heads, -1)
+    last = int(torch.stack([first.max(), second.max()]).max()) if num_tokens else -1  # more where some were left out
+    value = first.new_empty(heads, last + 1).scatter_(1, second, place).gather(1, first)
+    target = torch.repeat_interleave(length, output_size=num_tokens)
+    value = value - ptr[target]  # [K, E], 0 .. length - 1 within a segment
+    segment = target + torch.arange(heads, device=ptr.device).view(-1, 1) * length.numel()  # [K, E]
+    longest = int(length.max()) if length.numel() > 0 else 0
+    discordant = _inversions(value.flatten(), segment.flatten(), heads * length.numel(), longest.bit_length())
+    pairs = ((length * (length - 1)).double() / 2).view(-1, 1)  # [T, 1]
+    return 1 - 2 * discordant.view(heads, -1).t() / torch.where(pairs > 0, pairs, torch.nan)
+
+
+def _inversions(value: Tensor, segment: Tensor, num_segments: int, bits: int) -> Tensor:
+    """Pairs of falling values within each segment ``[num_segments]``, found bit by bit from the highest.
+
+    Values that agree in the bits above are a group. In it, every one before a zero is an inversion that the present
+    bit decides; then the group is split in two and the next bit decides the rest.
+    """
+    count = torch.zeros(num_segments, dtype=torch.long, device=value.device)
+    for bit in reversed(range(bits)):
+        ones = value >> bit & 1
+        before = ones.cumsum(0) - ones  # ones before each place, from the beginning of everything
+        group = (segment << bits) + (value >> (bit + 1))
+        new = torch.ones_like(group, dtype=torch.bool)
+        new[1:] = group[1:] != group[:-1]
+        at_start = before[new][new.cumsum(0) - 1]
+        count.scatter_add_(0, segment, (1 - ones) * (before - at_start))
+        order = torch.argsort((group << 1) + ones, stable=True)
+        value, segment = value[order], segment[order]
+    return count

@@ -15,14 +15,10 @@ class PackedRNN(Module):
 
     Slower than the built-in RNNs: heads run one after the other, and the input of every edge is materialised.
 
-    Args:
-        factory: Called once per head as ``factory(in_channels, out_channels)``. The module that it returns maps a
-            packed sequence of ``in_channels`` features to one row per sequence ``[N, out_channels]``, or returns
-            ``(output, h_n)`` or ``(output, (h_n, c_n))`` as PyTorch's RNNs do: the result is then the final state of
-            the last layer, all directions concatenated.
-        in_channels: The size of one input.
-        out_channels: The size of one result.
-        heads: The number of models.
+    ``factory(in_channels, out_channels)`` is called once per head. The module that it returns maps a packed sequence of
+    ``in_channels`` features to one row per sequence ``[N, out_channels]``, or returns ``(output, h_n)`` or
+    ``(output, (h_n, c_n))`` as PyTorch's RNNs do: the result is then the final state of the last layer, all directions
+    concatenated.
     """
 
     def __init__(

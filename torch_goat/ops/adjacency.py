@@ -21,8 +21,7 @@ def to_edges(
             PyG's ``adj_t`` convention: rows are targets, columns are sources.
         edge_attr: Edge features ``[E, edge_dim]`` or ``[E]``. The values of a sparse matrix are its edge features.
         edge_dim: The number of edge features that the layer reads, or ``None``.
-        num_sources: The number of source nodes.
-        num_targets: The number of target nodes.
+        num_sources, num_targets: The numbers of nodes.
         checks: Whether to search edge features for NaN and infinity, see :func:`torch_goat.set_checks`.
     """
     if not isinstance(edge_index, Tensor):

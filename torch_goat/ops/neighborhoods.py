@@ -4,8 +4,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from torch_goat.ops.adjacency import to_edges
 from torch_goat.ops.checks import capturing, check_range, checks_enabled
-from torch_goat.ops.memo import Memo
-from torch_goat.ops.segments import Segments, gather_columns, sorted_columns
+from torch_goat.ops.segments import Memo, Segments, gather_columns, sorted_columns
 
 
 class Neighborhoods(Segments):
@@ -149,10 +148,8 @@ class Neighborhoods(Segments):
     def keep(self, mask: Tensor) -> "Neighborhoods":
         """The same neighbourhoods with only the tokens in ``mask`` ``[E]``; the edges stay the same."""
         edge, source, target = self.edge[mask], self.source[mask], self.target[mask]
-        sizes = (self.num_sources, self.num_targets)
-        return Neighborhoods(
-            self.edge_index, edge, source, target, sizes, self.add_self_loops, self.num_given, self._given
-        )
+        sizes, rest = (self.num_sources, self.num_targets), (self.add_self_loops, self.num_given, self._given)
+        return Neighborhoods(self.edge_index, edge, source, target, sizes, *rest)
 
     def __repr__(self) -> str:
         return f"Neighborhoods(sources={self.num_sources}, targets={self.num_targets}, tokens={self.num_places})"

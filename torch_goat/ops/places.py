@@ -3,9 +3,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from torch_goat.ops.memo import Memo
 from torch_goat.ops.neighborhoods import Neighborhoods, smallest_integer
-from torch_goat.ops.segments import Segments
+from torch_goat.ops.segments import Memo, Segments
 
 
 class BySource(NamedTuple):
@@ -16,13 +15,10 @@ class BySource(NamedTuple):
 
 
 class Places:
-    """The source at each place of some segments, per head, as the RNN and the weighted mean of one call read them.
+    """The source ``[K, E]`` at each place of some segments, as the RNN and the weighted mean of one call read them.
 
-    Args:
-        source: The source at each place ``[K, E]``.
-        segments: The segments of the targets.
-        token: The token at each place ``[K, E]``, if every head has each token of the neighbourhoods ``segments``
-            exactly once: :meth:`by_source` then needs no sort, and puts copies of an edge in the order of their tokens.
+    If every head has each token of the neighbourhoods ``segments`` exactly once, ``token`` ``[K, E]`` has that at each
+    place: :meth:`by_source` then needs no sort, and puts copies of an edge in the order of their tokens.
     """
 
     def __init__(self, source: Tensor, segments: Segments, token: Tensor | None = None) -> None:

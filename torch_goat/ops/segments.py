@@ -1,20 +1,56 @@
 """Segments: consecutive places of a list, one segment per target, the same for every head; and sums over them."""
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from torch_goat.ops.memo import Memo
+from torch_goat.ops.checks import capturing
+
+T = TypeVar("T")
+
+
+class Memo:
+    """Values derived from the tensors of one object, each computed once.
+
+    Values are kept per CUDA stream, since another stream may not have computed its own yet; a CUDA graph, which runs
+    after it was captured, takes the latest value of any stream. Values computed in inference mode, which a backward
+    pass cannot use, are not kept, nor are those computed during a capture unless the object belongs to it.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device, self._captured = device, capturing()
+        self._values: dict[Hashable, dict[int, Any]] = {}  # by key, then by stream, the latest last
+
+    def get(self, key: Hashable) -> Any:
+        by_stream = self._values.get(key, {})
+        return next(reversed(by_stream.values()), None) if capturing() else by_stream.get(self._stream())
+
+    def put(self, key: Hashable, value: object) -> None:
+        if not torch.is_inference_mode_enabled() and capturing() == self._captured:
+            by_stream = self._values.setdefault(key, {})
+            by_stream.pop(self._stream(), None)
+            by_stream[self._stream()] = value
+
+    def compute(self, key: Hashable, function: Callable[[], T]) -> T:
+        """The value of a key, computed by ``function`` if it is not known."""
+        if torch.compiler.is_compiling():
+            return function()
+        value = self.get(key)
+        if value is None:
+            value = function()
+            self.put(key, value)
+        return value
+
+    def _stream(self) -> int:
+        return torch.cuda.current_stream(self._device).cuda_stream if self._device.type == "cuda" else 0
 
 
 class Segments:
     """The bounds of consecutive segments, and what kernels derive from them, computed once.
 
-    Args:
-        ptr: Segment ``t`` owns the places ``ptr[t]`` to ``ptr[t + 1]`` ``[T + 1]``.
-        num_places: The number of places E.
+    Segment ``t`` owns the places ``ptr[t]`` to ``ptr[t + 1]``, of ``num_places`` E; ``ptr`` is ``[T + 1]``.
     """
 
     def __init__(self, ptr: Tensor, num_places: int) -> None:
@@ -65,14 +101,10 @@ def segment_sum(value: Tensor, segments: Segments) -> Tensor:
 
 
 def segment_softmax(score: Tensor, segments: Segments) -> Tensor:
-    r"""The coefficients :math:`\alpha_{ij}` of Eq. 3: the softmax of the scores of Eq. 1 within each neighbourhood.
+    r"""The coefficients :math:`\alpha_{ij}` of Eq. 3: the softmax of the scores ``[K, E]`` within each neighbourhood.
 
     Segments are summed in the order of their places: with sorted scores, the result does not depend on the order in
     which edges were given, to the last bit.
-
-    Args:
-        score: The scores by place ``[K, E]``.
-        segments: One segment of places per target.
     """
     if score.numel() == 0:
         return score
@@ -82,13 +114,8 @@ def segment_softmax(score: Tensor, segments: Segments) -> Tensor:
 def gather_columns(value: Tensor, index: Tensor, columns: Callable[[], tuple[Tensor | None, Tensor]]) -> Tensor:
     """Columns of ``value`` ``[K, N]`` by index ``[E]``, with a deterministic gradient on GPUs as well.
 
-    PyTorch's own gradient adds with atomics there; this one sums segments of places with equal columns.
-
-    Args:
-        value: The matrix.
-        index: The columns to take.
-        columns: Gives the places sorted by column ``[E]`` (``None`` if they are), and where each column starts in them
-            for every row of ``value``, as :meth:`Segments.offsets`.
+    PyTorch's own gradient adds with atomics there; this one sums segments of places with equal columns. ``columns``
+    gives the places sorted by column ``[E]`` (``None`` if they are) and the :meth:`Segments.offsets` of the columns.
     """
     if value.is_cuda and value.requires_grad:
         return _GatherColumns.apply(value, index, *columns())

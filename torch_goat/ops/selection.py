@@ -30,11 +30,7 @@ def keep_random(
 def random_order(hood: Neighborhoods, fresh: bool, number: int = 0, n_id: Tensor | None = None) -> Tensor:
     """The tokens of each target in a uniformly drawn order ``[E]``; segments stay where they are.
 
-    Args:
-        hood: The neighbourhoods.
-        fresh: Whether to draw from PyTorch's generator, as in :func:`keep_random`.
-        number: The number of a fixed draw; different numbers give independent orders.
-        n_id: The numbers of the nodes in the whole graph ``[N]``, used by a fixed draw.
+    Arguments as in :func:`keep_random`. Fixed draws with different ``number`` are independent.
     """
     if fresh:
         draw = torch.randint(2**31, hood.source.shape, device=hood.source.device)

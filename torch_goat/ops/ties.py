@@ -41,17 +41,9 @@ _NEW_SCORE = tl.constexpr(2)
 
 
 def resolve_ties(token: Tensor, tied: Tensor, x: Tensor, source: Tensor, sizes: Sizes = SIZES) -> Tensor:
-    """Tokens of equal score in ascending order of the first element in which their states differ.
+    """The tokens ``[K, E]``, sorted by score, with ties sorted by the first element in which states ``[S, F]`` differ.
 
-    Args:
-        token: The tokens by score ``[K, E]``.
-        tied: Whether a token has the target and the score of the one before it ``[K, E - 1]``.
-        x: The states ``[S, F]``.
-        source: The source of each token ``[E]``.
-        sizes: The sizes of the launches.
-
-    Returns:
-        The tokens in order ``[K, E]``.
+    ``tied`` ``[K, E - 1]`` marks tokens with the target and the score of the one before; ``source`` is ``[E]``.
     """
     token, source = token.contiguous(), source.contiguous()
     heads, num_places = token.shape

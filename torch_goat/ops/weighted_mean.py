@@ -58,8 +58,6 @@ class _Mean(torch.autograd.Function):
 
 
 # The same as an operator for torch.compile and torch.export.
-
-
 @torch.library.custom_op("torch_goat::weighted_mean", mutates_args=())
 def operator(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
     return fused_triton.weighted_sum(z, Places.from_ptr(source, ptr), weight)

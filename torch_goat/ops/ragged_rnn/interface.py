@@ -56,7 +56,7 @@ class Gradients(NamedTuple):
 
 
 class Kernel(Protocol):
-    """The functions of a backend module, for :data:`torch_goat.ops.ragged_rnn.backends.KERNELS`.
+    """The functions of a backend module.
 
     A kernel reads ``weight[k, p] * projected[k, source[k, p], d] + bias_ih`` at the places ``p`` of each segment,
     forwards in direction 0 and backwards in direction 1, and returns the final states ``[T, K, D * H]`` in the dtype of
@@ -64,23 +64,13 @@ class Kernel(Protocol):
     """
 
     @property
-    def DESCRIPTION(self) -> str:
-        """A short description."""
-
-    def max_hidden(self, arithmetic: torch.dtype) -> int:
-        """The largest hidden width per direction; wider RNNs fall back to the kernel ``torch``."""
-
-    def devices(self) -> tuple[str, ...]:
-        """The supported device types."""
-
-    def unavailable(self) -> str | None:
-        """Why the kernel cannot run on this machine, or ``None``."""
-
-    def forward(self, kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
-        """The final states and, if ``save``, the tensors that the backward needs."""
-
-    def backward(self, kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
-        """The gradients of the inputs, from that of the final states."""
-
-    def saved_like(self, kind: str, inputs: Inputs) -> list[Tensor]:
-        """Empty tensors with the shapes of those that the forward saves, for tracing."""
+    def DESCRIPTION(self) -> str: ...
+    def max_hidden(self, arithmetic: torch.dtype) -> int: ...  # per direction; wider RNNs use the kernel `torch`
+    def devices(self) -> tuple[str, ...]: ...  # the supported device types
+    def unavailable(self) -> str | None: ...  # why the kernel cannot run on this machine, or None
+    # The final states and, if `save`, the tensors that the backward needs.
+    def forward(self, kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]: ...
+    # The gradients of the inputs, from that of the final states.
+    def backward(self, kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients: ...
+    # Empty tensors with the shapes of those that the forward saves, for tracing.
+    def saved_like(self, kind: str, inputs: Inputs) -> list[Tensor]: ...

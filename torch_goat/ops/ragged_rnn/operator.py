@@ -50,13 +50,8 @@ class _RaggedRNN(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         run = partial(_backward, ctx.kind, ctx.backend, ctx.places)
-        return (
-            None,
-            None,
-            None,
-            None,
-            *_all_gradients(ctx, differentiable_once("the ragged RNN", run, grad, *ctx.saved_tensors)),
-        )
+        found = differentiable_once("the ragged RNN", run, grad, *ctx.saved_tensors)
+        return None, None, None, None, *_all_gradients(ctx, found)
 
 
 def _backward(kind: str, backend: str, places: Places, grad: Tensor, *tensors: Any) -> Gradients:
@@ -138,8 +133,7 @@ def ragged_rnn_backward(grad: Tensor, *arguments: Any) -> Gradients:
 @ragged_rnn_backward.register_fake
 def _(grad: Tensor, *arguments: Any) -> tuple[Tensor, ...]:
     projected, source, _, _, weight_hh, bias_ih, bias_hh = arguments[:7]
-    like = (torch.empty_like(value) for value in (projected, weight_hh, bias_ih, bias_hh))
-    grad_projected, *rest = like
+    grad_projected, *rest = (torch.empty_like(value) for value in (projected, weight_hh, bias_ih, bias_hh))
     return grad_projected, weight_hh.new_empty(source.shape), *rest
 
 

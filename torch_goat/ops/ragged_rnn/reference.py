@@ -13,9 +13,7 @@ def reference(kind: str, z: Tensor, places: Places, weight: Tensor | None, weigh
     hidden = weights.weight_hh.size(-1)
     rnn = TORCH_MODULES[kind](channels, hidden, bidirectional=directions == 2, device="meta")
     source = places.source
-    if weight is None:
-        weight = z.new_ones(source.shape)
-
+    weight = z.new_ones(source.shape) if weight is None else weight
     # A zero that depends on everything, so that empty segments alone have gradients (of zeros), too.
     zero = torch.stack([value[:0].sum() for value in (z, *weights)]).sum()
     rows = []
@@ -27,8 +25,7 @@ def reference(kind: str, z: Tensor, places: Places, weight: Tensor | None, weigh
             neighbors = z[source[head, start:end], head]  # [n, C]
             sequence = weight[head, start:end].to(z.dtype).unsqueeze(-1) * neighbors
             _, state = torch.func.functional_call(rnn, weights.of_torch(head), (sequence,))
-            final = state[0] if kind == "lstm" else state  # [D, H]
-            rows.append(final.flatten())
+            rows.append((state[0] if kind == "lstm" else state).flatten())  # [D * H]
     if not rows:
         return z.new_zeros(0, heads, directions * hidden)
     return torch.stack(rows).view(-1, heads, directions * hidden)

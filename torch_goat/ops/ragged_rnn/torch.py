@@ -6,7 +6,7 @@ a step is a few calls on contiguous slices, without padding. In step-major order
 """
 
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -84,7 +84,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
 
     gates = gates.flatten(0, 1)  # [KD, E, G * H]
     recurrent = weight_hh.flatten(0, 1).transpose(1, 2)  # [KD, H, G * H]
-    states = _STEPS[kind].forward(schedule.steps, gates, recurrent, bias_hh.flatten(0, 1))  # each [KD, E, H]
+    states = _advance(kind, schedule.steps, gates, recurrent, bias_hh.flatten(0, 1))
     out = projected.new_zeros(places.segments.num_segments, heads, directions, hidden)
     final = states[0].index_select(1, schedule.last).unflatten(0, (heads, directions))
     out[schedule.nonempty] = final.permute(2, 0, 1, 3).to(out.dtype)
@@ -102,7 +102,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     grad = grad.permute(1, 2, 0, 3).flatten(0, 1)  # [KD, T', H], by rank
 
     recurrent = weight_hh.flatten(0, 1)  # [KD, G * H, H]
-    grad_hh, grad_bias_hh = _STEPS[kind].backward(schedule.steps, gates, states, grad, recurrent)
+    grad_hh, grad_bias_hh = _flow_back(kind, schedule.steps, gates, states, grad, recurrent)
     grad_gates = gates.view(*row.shape, gates.size(-1))  # [K, D, E, G * H], now gradients
     grad_bias = grad_gates.sum(dim=2)
     grad_bias_hh = grad_bias.clone() if grad_bias_hh is None else grad_bias_hh.view_as(grad_bias)
@@ -126,7 +126,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
 def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
     heads, _, directions, width = inputs.projected.shape
     hidden = inputs.weight_hh.size(-1)
-    widths = [width, *[hidden] * _STEPS[kind].num_states]
+    widths = [width, *[hidden] * _NUM_STATES[kind]]
     return [inputs.weight_hh.new_empty(heads * directions, inputs.places.source.size(1), width) for width in widths]
 
 
@@ -135,151 +135,118 @@ def _rows(projected: Tensor, row: Tensor) -> Tensor:
     return projected.reshape(-1, width).index_select(0, row.flatten()).view(*row.shape, width)
 
 
-# The steps of each cell. `gates` [KD, E, G * H] holds the input's share of the gates before the forward, the activated
-# gates after it, and the gradient of the gates after the backward, in place. `start, n` is a step's slice of places:
-# the first n segments of the step before it have this step, too.
+# One step of each cell. `gates` [KD, E, G * H] holds the input's share of the gates before the forward, the activated
+# gates after it, and the gradient of the gates after the backward, in place; an RNN has its one gate in its state.
+# `here` is the step's slice of places and `earlier` that of the same segments in the step before, if there is one.
+# A step back returns the gradient of the recurrent share of the gates.
+
+_Earlier = slice | None
+_NUM_STATES = {"lstm": 2, "gru": 2, "rnn": 1}
 
 
-class _LSTM:
-    num_states = 2
+def _advance(kind: str, steps: list[tuple[int, int]], gates: Tensor, recurrent: Tensor, bias: Tensor) -> list[Tensor]:
+    """The states after every step, h first, each ``[KD, E, H]``."""
+    states = [gates.new_empty(*gates.shape[:2], recurrent.size(1)) for _ in range(_NUM_STATES[kind])]
+    step = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}[kind]
+    before = None
+    for start, n in steps:
+        earlier = None if before is None else slice(before, before + n)
+        step(gates, states, slice(start, start + n), earlier, recurrent, bias)
+        before = start
+    return states
 
-    @staticmethod
-    def forward(steps: list[tuple[int, int]], gates: Tensor, recurrent: Tensor, bias_hh: Tensor) -> list[Tensor]:
-        hidden = recurrent.size(1)
-        h_all = gates.new_empty(*gates.shape[:2], hidden)
-        c_all = torch.empty_like(h_all)
-        before = None
-        for start, n in steps:
-            here = slice(start, start + n)
-            gate, h, c = gates[:, here], h_all[:, here], c_all[:, here]
-            if before is not None:
-                gate.baddbmm_(h_all[:, before][:, :n], recurrent)
-            gate[..., : 2 * hidden].sigmoid_()
-            gate[..., 2 * hidden : 3 * hidden].tanh_()
-            gate[..., 3 * hidden :].sigmoid_()
-            i, f, g, o = gate.chunk(4, dim=-1)
-            torch.mul(i, g, out=c)
-            if before is not None:
-                c.addcmul_(f, c_all[:, before][:, :n])
-            torch.tanh(c, out=h).mul_(o)
-            before = here
-        return [h_all, c_all]
 
-    @staticmethod
-    def backward(
-        steps: list[tuple[int, int]], gates: Tensor, states: list[Tensor], grad_h: Tensor, recurrent: Tensor
-    ) -> tuple[Tensor, None]:
-        h_all, c_all = states
-        grad_c = torch.zeros_like(grad_h)
-        grad_hh = torch.zeros_like(recurrent)
-        for step in reversed(range(len(steps))):
-            start, n = steps[step]
-            gate, c = gates[:, start : start + n], c_all[:, start : start + n]
-            i, f, g, o = gate.chunk(4, dim=-1)
-            dh, dc = grad_h[:, :n], grad_c[:, :n]
-            tanh_c = c.tanh()
-            dc += dh * o * (1 - tanh_c * tanh_c)
-            do = dh * tanh_c * o * (1 - o)
-            di = dc * g * i * (1 - i)
-            dg = dc * i * (1 - g * g)
-            if step == 0:
-                df = torch.zeros_like(f)
+def _flow_back(
+    kind: str, steps: list[tuple[int, int]], gates: Tensor, states: list[Tensor], grad_h: Tensor, recurrent: Tensor
+) -> tuple[Tensor, Tensor | None]:
+    """The gradients of the recurrent matrix and, for a GRU, of ``bias_hh``."""
+    grad_hh, extra = torch.zeros_like(recurrent), None
+    if kind == "lstm":
+        extra = torch.zeros_like(grad_h)  # of c
+    elif kind == "gru":
+        extra = recurrent.new_zeros(recurrent.shape[:2])  # of bias_hh
+    step_back = {"lstm": _lstm_back, "gru": _gru_back, "rnn": _rnn_back}[kind]
+    for step in reversed(range(len(steps))):
+        start, n = steps[step]
+        earlier = slice(steps[step - 1][0], steps[step - 1][0] + n) if step > 0 else None
+        dh = grad_h[:, :n]
+        share = step_back(gates, states, slice(start, start + n), earlier, dh, extra)
+        if earlier is not None:
+            if kind == "gru":  # which also carries a part of the state over
+                dh.baddbmm_(share, recurrent)
             else:
-                earlier = slice(steps[step - 1][0], steps[step - 1][0] + n)
-                df = dc * c_all[:, earlier] * f * (1 - f)
-                dc *= f
-            torch.cat([di, df, dg, do], dim=-1, out=gate)
-            if step > 0:
-                torch.bmm(gate, recurrent, out=dh)
-                grad_hh.baddbmm_(gate.transpose(1, 2), h_all[:, earlier])
-        return grad_hh, None
+                torch.bmm(share, recurrent, out=dh)
+            grad_hh.baddbmm_(share.transpose(1, 2), states[0][:, earlier])
+    return grad_hh, extra if kind == "gru" else None
 
 
-class _GRU:
-    num_states = 2
-
-    @staticmethod
-    def forward(steps: list[tuple[int, int]], gates: Tensor, recurrent: Tensor, bias_hh: Tensor) -> list[Tensor]:
-        hidden = recurrent.size(1)
-        h_all = gates.new_empty(*gates.shape[:2], hidden)
-        n_all = torch.empty_like(h_all)  # the recurrent share of the new gate, before it is reset
-        before = None
-        for start, n in steps:
-            here = slice(start, start + n)
-            gate, h = gates[:, here], h_all[:, here]
-            share = bias_hh.unsqueeze(1).expand(-1, n, -1)
-            if before is not None:
-                earlier = h_all[:, before][:, :n]
-                share = torch.baddbmm(share, earlier, recurrent)
-            gate[..., : 2 * hidden].add_(share[..., : 2 * hidden]).sigmoid_()
-            n_all[:, here] = share[..., 2 * hidden :]
-            r, z, new = gate.chunk(3, dim=-1)
-            new.addcmul_(r, n_all[:, here]).tanh_()
-            torch.mul(1 - z, new, out=h)
-            if before is not None:
-                h.addcmul_(z, earlier)
-            before = here
-        return [h_all, n_all]
-
-    @staticmethod
-    def backward(
-        steps: list[tuple[int, int]], gates: Tensor, states: list[Tensor], grad_h: Tensor, recurrent: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        h_all, n_all = states
-        grad_hh = torch.zeros_like(recurrent)
-        grad_bias = recurrent.new_zeros(recurrent.shape[:2])
-        for step in reversed(range(len(steps))):
-            start, n = steps[step]
-            here = slice(start, start + n)
-            gate = gates[:, here]
-            r, z, new = gate.chunk(3, dim=-1)
-            dh = grad_h[:, :n]
-            dnew = dh * (1 - z) * (1 - new * new)
-            dr = dnew * n_all[:, here] * r * (1 - r)
-            if step == 0:
-                dz = -dh * new * z * (1 - z)
-            else:
-                earlier = h_all[:, steps[step - 1][0] : steps[step - 1][0] + n]
-                dz = dh * (earlier - new) * z * (1 - z)
-            dshare = torch.cat([dr, dz, dnew * r], dim=-1)  # gradient of the recurrent share
-            if step > 0:
-                dh *= z
-                dh.baddbmm_(dshare, recurrent)
-                grad_hh.baddbmm_(dshare.transpose(1, 2), earlier)
-            torch.cat([dr, dz, dnew], dim=-1, out=gate)
-            grad_bias += dshare.sum(dim=1)
-        return grad_hh, grad_bias
+def _lstm(gates: Tensor, states: list[Tensor], here: slice, earlier: _Earlier, recurrent: Tensor, bias: Tensor) -> None:
+    gate, h, c = gates[:, here], states[0][:, here], states[1][:, here]
+    if earlier is not None:
+        gate.baddbmm_(states[0][:, earlier], recurrent)
+    i, f, g, o = gate.chunk(4, dim=-1)
+    gate[..., : 2 * h.size(-1)].sigmoid_()
+    g.tanh_()
+    o.sigmoid_()
+    torch.mul(i, g, out=c)
+    if earlier is not None:
+        c.addcmul_(f, states[1][:, earlier])
+    torch.tanh(c, out=h).mul_(o)
 
 
-class _RNN:
-    num_states = 1
-
-    @staticmethod
-    def forward(steps: list[tuple[int, int]], gates: Tensor, recurrent: Tensor, bias_hh: Tensor) -> list[Tensor]:
-        before = None
-        for start, n in steps:
-            here = slice(start, start + n)
-            if before is not None:
-                gates[:, here].baddbmm_(gates[:, before][:, :n], recurrent)
-            gates[:, here].tanh_()
-            before = here
-        return [gates.clone()]  # the one gate is the state; the backward overwrites its copy
-
-    @staticmethod
-    def backward(
-        steps: list[tuple[int, int]], gates: Tensor, states: list[Tensor], grad_h: Tensor, recurrent: Tensor
-    ) -> tuple[Tensor, None]:
-        (h_all,) = states
-        grad_hh = torch.zeros_like(recurrent)
-        for step in reversed(range(len(steps))):
-            start, n = steps[step]
-            gate = gates[:, start : start + n]
-            dh = grad_h[:, :n]
-            torch.mul(dh, 1 - gate * gate, out=gate)
-            if step > 0:
-                torch.bmm(gate, recurrent, out=dh)
-                grad_hh.baddbmm_(gate.transpose(1, 2), h_all[:, steps[step - 1][0] : steps[step - 1][0] + n])
-        return grad_hh, None
+def _lstm_back(gates: Tensor, states: list[Tensor], here: slice, earlier: _Earlier, dh: Tensor, extra: Any) -> Tensor:
+    gate, dc = gates[:, here], extra[:, : dh.size(1)]
+    i, f, g, o = gate.chunk(4, dim=-1)
+    tanh_c = states[1][:, here].tanh()
+    dc += dh * o * (1 - tanh_c * tanh_c)
+    do = dh * tanh_c * o * (1 - o)
+    di = dc * g * i * (1 - i)
+    dg = dc * i * (1 - g * g)
+    if earlier is None:
+        df = torch.zeros_like(f)
+    else:
+        df = dc * states[1][:, earlier] * f * (1 - f)
+        dc *= f
+    return torch.cat([di, df, dg, do], dim=-1, out=gate)
 
 
-_STEPS: dict[str, type[_LSTM] | type[_GRU] | type[_RNN]] = {"lstm": _LSTM, "gru": _GRU, "rnn": _RNN}
+def _gru(gates: Tensor, states: list[Tensor], here: slice, earlier: _Earlier, recurrent: Tensor, bias: Tensor) -> None:
+    gate, h, n_share = gates[:, here], states[0][:, here], states[1][:, here]
+    hidden = h.size(-1)
+    share = bias.unsqueeze(1).expand(-1, h.size(1), -1)
+    if earlier is not None:
+        share = torch.baddbmm(share, states[0][:, earlier], recurrent)
+    gate[..., : 2 * hidden].add_(share[..., : 2 * hidden]).sigmoid_()
+    n_share.copy_(share[..., 2 * hidden :])  # the recurrent share of the new gate, before it is reset
+    r, z, new = gate.chunk(3, dim=-1)
+    new.addcmul_(r, n_share).tanh_()
+    torch.mul(1 - z, new, out=h)
+    if earlier is not None:
+        h.addcmul_(z, states[0][:, earlier])
+
+
+def _gru_back(gates: Tensor, states: list[Tensor], here: slice, earlier: _Earlier, dh: Tensor, extra: Any) -> Tensor:
+    gate = gates[:, here]
+    r, z, new = gate.chunk(3, dim=-1)
+    dnew = dh * (1 - z) * (1 - new * new)
+    dr = dnew * states[1][:, here] * r * (1 - r)
+    toward = -dh * new if earlier is None else dh * (states[0][:, earlier] - new)
+    dz = toward * z * (1 - z)
+    dshare = torch.cat([dr, dz, dnew * r], dim=-1)  # gradient of the recurrent share
+    if earlier is not None:
+        dh *= z
+    torch.cat([dr, dz, dnew], dim=-1, out=gate)
+    extra += dshare.sum(dim=1)
+    return dshare
+
+
+def _rnn(gates: Tensor, states: list[Tensor], here: slice, earlier: _Earlier, recurrent: Tensor, bias: Tensor) -> None:
+    gate = gates[:, here]
+    if earlier is not None:
+        gate.baddbmm_(states[0][:, earlier], recurrent)
+    torch.tanh(gate, out=states[0][:, here])
+
+
+def _rnn_back(gates: Tensor, states: list[Tensor], here: slice, earlier: _Earlier, dh: Tensor, extra: Any) -> Tensor:
+    h = states[0][:, here]
+    return torch.mul(dh, 1 - h * h, out=gates[:, here])

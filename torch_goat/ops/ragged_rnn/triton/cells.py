@@ -34,42 +34,35 @@ def tanh(x):
 
 
 @triton.jit
-def load_matrix(weight_hh, gate, down, across, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr):
-    """One gate's recurrent matrix by the given strides, as the second factor of :func:`multiply`.
+def load_matrices(
+    weight_hh, down, across, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr
+):
+    """Each gate's recurrent matrix by the given strides, as the second factor of :func:`multiply`.
 
     A small one stays in registers for the whole kernel, as ``[WIDTH, 1, WIDTH]``. A large one is loaded in every step
     through the pointers ``[WIDTH, WIDTH]`` that this returns.
     """
     row = tl.arange(0, WIDTH)[:, None]
     column = tl.arange(0, WIDTH)[None, :]
-    pointer = weight_hh + gate * HIDDEN * HIDDEN + row * down + column * across
-    if DOT:
-        return pointer
-    else:
-        values = tl.load(pointer, mask=(row < HIDDEN) & (column < HIDDEN), other=0.0)
-        return values[:, None, :]
-
-
-@triton.jit
-def load_matrices(
-    weight_hh, down, across, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr
-):
     matrices = ()
     for gate in tl.static_range(GATES):
-        matrices = matrices + (load_matrix(weight_hh, gate, down, across, HIDDEN, WIDTH, DOT),)
+        matrix = weight_hh + gate * HIDDEN * HIDDEN + row * down + column * across
+        if not DOT:
+            matrix = tl.load(matrix, mask=(row < HIDDEN) & (column < HIDDEN), other=0.0)[:, None, :]
+        matrices = matrices + (matrix,)
     return matrices
 
 
 @triton.jit
-def multiply(x, matrix, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr):
-    """``x`` ``[SEGMENTS, WIDTH]`` times a matrix of :func:`load_matrix`.
+def multiply(x, matrix, HIDDEN: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr):
+    """``x`` ``[SEGMENTS, WIDTH]`` times a matrix of :func:`load_matrices`.
 
     The contracted axis of the small product comes first: Triton distributes lanes from the last axis on, so this one
     stays inside a thread, and the sum over it needs no exchange.
     """
     if DOT:
-        row = tl.arange(0, WIDTH)[:, None]
-        column = tl.arange(0, WIDTH)[None, :]
+        row = tl.arange(0, x.shape[1])[:, None]
+        column = tl.arange(0, x.shape[1])[None, :]
         values = tl.load(matrix, mask=(row < HIDDEN) & (column < HIDDEN), other=0.0)
         return tl.dot(x, values, input_precision=PRECISION)
     else:
@@ -92,40 +85,13 @@ def load_bias(bias_ih, bias_hh, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH
 
 
 @triton.jit
-def load_gates(row, column, mask, GATES: tl.constexpr, HIDDEN: tl.constexpr):
-    """The gates of the rows that start at ``row`` ``[SEGMENTS, 1]``."""
-    gates = ()
-    for gate in tl.static_range(GATES):
-        gates = gates + (tl.load(row + column + gate * HIDDEN, mask, 0.0),)
-    return gates
-
-
-@triton.jit
-def store_parts(row, column, mask, parts, HIDDEN: tl.constexpr, PARTS: tl.constexpr):
-    """Stores the first ``PARTS`` parts one after the other."""
-    for part in tl.static_range(PARTS):
-        tl.store(row + column + part * HIDDEN, parts[part], mask)
-
-
-@triton.jit
-def add_up(
-    row,
-    scale,
-    bias,
-    h,
-    matrices,
-    GATES: tl.constexpr,
-    HIDDEN: tl.constexpr,
-    WIDTH: tl.constexpr,
-    DOT: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+def add_up(row, scale, bias, h, matrices, HIDDEN: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr):
     """The parts of a step before their activations; ``scale`` is ``[SEGMENTS, 1]``."""
     parts = ()
-    for gate in tl.static_range(GATES):
+    for gate in tl.static_range(len(matrices)):
         of_input = scale * row[gate].to(h.dtype) + bias[gate]
-        recurrent = multiply(h, matrices[gate], HIDDEN, WIDTH, DOT, PRECISION)
-        if GATES == 3 and gate == 2:
+        recurrent = multiply(h, matrices[gate], HIDDEN, DOT, PRECISION)
+        if len(matrices) == 3 and gate == 2:
             parts = parts + (of_input, recurrent + bias[3])
         else:
             parts = parts + (of_input + recurrent,)
@@ -193,17 +159,9 @@ def recurrent_parts(parts, KIND: tl.constexpr):
 
 
 @triton.jit
-def multiply_all(
-    x,
-    matrices,
-    GATES: tl.constexpr,
-    HIDDEN: tl.constexpr,
-    WIDTH: tl.constexpr,
-    DOT: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+def multiply_all(x, matrices, HIDDEN: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr):
     """The sum of :func:`multiply` over the gates."""
-    total = multiply(x[0], matrices[0], HIDDEN, WIDTH, DOT, PRECISION)
-    for gate in tl.static_range(1, GATES):
-        total += multiply(x[gate], matrices[gate], HIDDEN, WIDTH, DOT, PRECISION)
+    total = multiply(x[0], matrices[0], HIDDEN, DOT, PRECISION)
+    for gate in tl.static_range(1, len(matrices)):
+        total += multiply(x[gate], matrices[gate], HIDDEN, DOT, PRECISION)
     return total

@@ -57,11 +57,6 @@ def padded(hidden: int) -> int:
     return max(4, triton.next_power_of_2(hidden))
 
 
-def num_parts(kind: str, dot: bool) -> int:
-    """The number of gradients of width ``H`` stored per place; the fourth of a GRU is for its weights only."""
-    return 4 if kind == "gru" and dot else GATES[kind]
-
-
 def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
     """The targets by length ``[T]``, and the states before each step by place ``[1 or 2, K, D, E, H]``."""
     return [inputs.places.ptr.new_empty(inputs.places.ptr.numel() - 1), _states_like(kind, inputs)]
@@ -100,15 +95,16 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     order, states = saved
     chosen = sizes(hidden, heads, directions, num_targets, num_places, backward=True)
     programs, counts, constants = _recurrence(kind, inputs, num_targets, chosen)
-    constants["PARTS"] = parts = num_parts(kind, chosen.dot)
+    # The number of gradients of width H stored per place; the fourth of a GRU is for its weights only.
+    constants["PARTS"] = parts = 4 if kind == "gru" and chosen.dot else GATES[kind]
 
     with on_device(projected):
-        by_source = SumBySource(
-            projected, inputs.places, weight, weight_hh.dtype, chosen.chunk, chosen.chunks, chosen.source_warps
-        )
+        by_source = SumBySource(projected, inputs.places, weight, weight_hh.dtype, chosen[-3:])
         group = triton.cdiv(heads, chosen.groups)
         gradients = weight_hh.new_empty(group, directions, num_places, parts * hidden)
-        pieces = _num_pieces(kind, heads * directions, num_places) if chosen.dot else programs
+        pieces = programs
+        if chosen.dot:  # enough programs of `weight_kernel` to fill the device, each with at least 32 places
+            pieces = min(64, triton.cdiv(1024, heads * directions * GATES[kind]), triton.cdiv(num_places, 32))
         sums = weight_hh.new_empty(pieces, bias_hh.numel() * (hidden + 2))
         inputs_and_states = (projected, source, weight, ptr, order, weight_hh, bias_ih, bias_hh, states)
         for first in range(0, heads, group):
@@ -153,11 +149,6 @@ def _recurrence(
         # into shared memory. One stage turns pipelining off.
         constants["num_stages"] = 1
     return min(blocks, 2 * chosen.single), counts, constants
-
-
-def _num_pieces(kind: str, num_chains: int, num_places: int) -> int:
-    """Enough programs of :func:`weight_kernel` to fill the device, with few partial sums of at least 32 places."""
-    return min(64, triton.cdiv(1024, num_chains * GATES[kind]), triton.cdiv(num_places, 32))
 
 
 def _multiply(

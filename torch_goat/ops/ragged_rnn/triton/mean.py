@@ -94,15 +94,10 @@ def forward(z: Tensor, places: Places, weight: Tensor) -> Tensor:
         chosen, order = sizes(channels), places.segments.by_length
         tensors = (z.contiguous(), places.source.contiguous(), weight.contiguous(), places.ptr, order, out)
         constants = {"CHANNELS": channels, "WIDTH": triton.next_power_of_2(channels), "num_warps": chosen.warps}
+        constants |= {"SEGMENTS": chosen.segments, "PLACES": chosen.places}
         with on_device(z):
             sum_segments_kernel[(triton.cdiv(num_targets, chosen.segments), heads)](
-                *tensors,
-                num_targets,
-                places.source.size(1),
-                heads,
-                SEGMENTS=chosen.segments,
-                PLACES=chosen.places,
-                **constants,
+                *tensors, num_targets, places.source.size(1), heads, **constants
             )
     return out
 
@@ -113,9 +108,7 @@ def backward(grad: Tensor, z: Tensor, weight: Tensor, places: Places) -> tuple[T
     chosen = sizes(z.size(-1))
     states = z.contiguous().transpose(0, 1).unsqueeze(2)  # [K, S, 1, C]
     with on_device(z):
-        by_source = SumBySource(
-            states, places, weight.contiguous(), z.dtype, chosen.chunk, chosen.chunks, chosen.source_warps
-        )
-        by_source.add_targets(grad.contiguous(), places.segments.index_int32)
+        by_source = SumBySource(states, places, weight.contiguous(), z.dtype, chosen[-3:])
+        by_source.add(grad.contiguous(), 0, states.size(0), places.segments.index_int32)
         grad_states, grad_weight = by_source.finish()
     return grad_states.squeeze(2).transpose(0, 1), grad_weight

@@ -10,9 +10,9 @@ Values per segment are ``[SEGMENTS, 1]`` from the start instead of an expanded `
 Triton 3.6 gives the pointer and the mask of a one-dimensional load different layouts, and fails to compile.
 """
 
-# Triton compiles a branch that returns only if the other one does, too.
-# ruff: noqa: RET505
-# mypy: allow-untyped-defs
+# Triton compiles a branch that returns only if the other one does, too, and does not unpack tuples.
+# ruff: noqa: RET505, RUF005
+# mypy: allow-untyped-defs, disable-error-code=assignment
 
 import triton
 import triton.language as tl
@@ -21,13 +21,11 @@ from torch_goat.ops.ragged_rnn.triton.cells import (
     add_up,
     advance,
     load_bias,
-    load_gates,
     load_matrices,
     local_derivatives,
     multiply_all,
     recurrent_parts,
     step_back,
-    store_parts,
 )
 from torch_goat.ops.ragged_rnn.triton.sums import add_parts, add_products, copies, locate, store_bias, store_products
 
@@ -65,7 +63,10 @@ def load_row(
     """The gates of a step of each segment, ``[SEGMENTS, WIDTH]`` each, from a row of ``ROW`` values per source."""
     column = tl.arange(0, WIDTH)[None, :]
     mask = (column < HIDDEN) & (step < length)
-    return load_gates(projected + index * ROW, column, mask, GATES, HIDDEN)
+    gates = ()
+    for gate in tl.static_range(GATES):
+        gates = gates + (tl.load(projected + index * ROW + column + gate * HIDDEN, mask, 0.0),)
+    return gates
 
 
 @triton.jit
@@ -156,7 +157,7 @@ def forward_kernel(
             elif WIDTH > 64:
                 # In a loop without stores, Triton would keep all matrices in shared memory, where they do not fit.
                 tl.store(final, h.to(out.dtype.element_ty), inside & present)
-            parts = add_up(gates, scale, bias, h, matrices, GATES, HIDDEN, WIDTH, DOT, PRECISION)
+            parts = add_up(gates, scale, bias, h, matrices, HIDDEN, DOT, PRECISION)
             new_h, new_c = advance(parts, h, c, KIND)
             h = tl.where(active, new_h, h)
             c = tl.where(active, new_c, c)
@@ -248,25 +249,26 @@ def backward_kernel(
         gates_1 = load_row(projected, index_1, length, 1, GATES, HIDDEN, WIDTH, ROW)
         h, c = load_states(states, to_c, first, stride, length, 0, KIND, HIDDEN, WIDTH)
         h_1, c_1 = load_states(states, to_c, first, stride, length, 1, KIND, HIDDEN, WIDTH)
-        parts = add_up(gates, scale, bias, h, matrices, GATES, HIDDEN, WIDTH, DOT, PRECISION)
+        parts = add_up(gates, scale, bias, h, matrices, HIDDEN, DOT, PRECISION)
         factors = local_derivatives(parts, h, c, KIND)
 
         for step in range(tl.max(length)):
             gates_2 = load_row(projected, index_2, length, step + 2, GATES, HIDDEN, WIDTH, ROW)
             h_2, c_2 = load_states(states, to_c, first, stride, length, step + 2, KIND, HIDDEN, WIDTH)
             index_3, scale_3 = load_place(source, coefficient, first, stride, length, step + 3, DTYPE)
-            parts = add_up(gates_1, scale_1, bias, h_1, matrices, GATES, HIDDEN, WIDTH, DOT, PRECISION)
+            parts = add_up(gates_1, scale_1, bias, h_1, matrices, HIDDEN, DOT, PRECISION)
             factors_1 = local_derivatives(parts, h_1, c_1, KIND)
 
             grad_parts, rest, grad_c = step_back(grad_h, grad_c, factors, KIND)
             grad_shares = recurrent_parts(grad_parts, KIND)
-            grad_h = rest + multiply_all(grad_shares, matrices_back, GATES, HIDDEN, WIDTH, DOT, PRECISION)
+            grad_h = rest + multiply_all(grad_shares, matrices_back, HIDDEN, DOT, PRECISION)
             # After its end, the gradient of a segment could grow to infinity, which times zero is NaN.
             more = step + 1 < length
             grad_h = tl.where(more, grad_h, 0.0)
             grad_c = tl.where(more, grad_c, 0.0)
             row = gradients + (first + stride * step) * (PARTS * HIDDEN)
-            store_parts(row, column, inside & (step < length), grad_parts, HIDDEN, PARTS)
+            for part in tl.static_range(PARTS):
+                tl.store(row + column + part * HIDDEN, grad_parts[part], inside & (step < length))
             if not DOT:
                 weight_sums = add_products(weight_sums, grad_shares, h, GATES)
                 bias_sums = add_parts(bias_sums, grad_parts, NUM_PARTS)

@@ -144,49 +144,32 @@ class SumBySource:
 
     The places by source are found before the first group, for all heads, which frees the memory of the sort.
 
-    Args:
-        states: The states ``[K, S, D, C]``, or a view of that shape of memory that is ``[S, K, D, C]``.
-        places: The sources at all places.
-        weight: The coefficient of each place ``[K, E]``; ``None``: all are one.
-        arithmetic: The dtype of the gradients.
-        chunk: Places in a chunk.
-        chunks: Chunks side by side.
-        warps: Warps of a program.
+    ``states`` is ``[K, S, D, C]``, or such a view of memory that is ``[S, K, D, C]``; ``weight`` is ``[K, E]``;
+    ``sizes`` has the places in a chunk, the chunks side by side, and the warps of a program.
     """
 
     def __init__(
-        self,
-        states: Tensor,
-        places: Places,
-        weight: Tensor | None,
-        arithmetic: torch.dtype,
-        chunk: int,
-        chunks: int,
-        warps: int,
+        self, states: Tensor, places: Places, weight: Tensor | None, dtype: torch.dtype, sizes: tuple[int, int, int]
     ) -> None:
+        chunk, chunks, warps = sizes
         self.heads, num_sources, self.directions, self.channels = states.shape
         self.row = self.directions * self.channels
         self.states, self.weight, self.num_places = states, weight, places.source.size(1)
         self.by_source = places.by_source(num_sources)
         self.num_chunks = triton.cdiv(self.num_places, chunk)
-        self.carry = states.new_empty(self.heads, self.num_chunks, self.row, dtype=arithmetic)
-        self.grad_states = torch.zeros_like(states, dtype=arithmetic)  # with the same strides
-        self.grad_weight = states.new_empty(places.source.shape, dtype=arithmetic)
+        self.carry = states.new_empty(self.heads, self.num_chunks, self.row, dtype=dtype)
+        self.grad_states = torch.zeros_like(states, dtype=dtype)  # with the same strides
+        self.grad_weight = states.new_empty(places.source.shape, dtype=dtype)
         self.apart = (states.stride(0) // self.row, states.stride(1) // self.row)
         width = triton.next_power_of_2(self.row)
         self.constants = {"WIDTH": width, "CHUNKS": chunks, "CHUNK": chunk, "num_warps": warps}
 
-    def add(self, gradients: Tensor, first_head: int, heads: int) -> None:
-        """Adds ``heads`` heads from ``first_head`` on, from their gradients by place ``[., D, E, ...]``."""
-        self._add(gradients, None, (gradients.stride(0) // gradients.size(-1), 1), first_head, heads)
+    def add(self, gradients: Tensor, first_head: int, heads: int, target: Tensor | None = None) -> None:
+        """Adds ``heads`` heads from ``first_head`` on, from their gradients by place ``[., D, E, ...]``.
 
-    def add_targets(self, gradients: Tensor, target: Tensor) -> None:
-        """Adds all heads, from gradients of targets ``[T, K, C]`` and the target of each place ``[E]``."""
-        self._add(gradients, target, (1, self.heads), 0, self.heads)
-
-    def _add(
-        self, gradients: Tensor, target: Tensor | None, apart: tuple[int, int], first_head: int, heads: int
-    ) -> None:
+        With the target of each place ``[E]``, from gradients of the targets ``[T, K, C]``.
+        """
+        apart = (gradients.stride(0) // gradients.size(-1), 1) if target is None else (1, self.heads)
         tensors = (gradients, target, self.weight, self.states, *self.by_source)
         counts = (self.num_places, self.num_chunks, first_head, self.by_source.source.stride(0), *apart, *self.apart)
         shape = {"DIRECTIONS": self.directions, "GATED": self.channels, "STORED": gradients.size(-1)}
