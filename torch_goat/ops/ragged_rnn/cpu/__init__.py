@@ -12,16 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from torch_goat.ops.ragged_rnn.cpu.packing import (
-    STRETCH,
-    Shape,
-    pack_gates,
-    pack_recurrent,
-    pack_transposed,
-    shape_of,
-    unpack_gates,
-    unpack_recurrent,
-)
+from torch_goat.ops.ragged_rnn.cpu import packing
+from torch_goat.ops.ragged_rnn.cpu.packing import STRETCH, Shape
 from torch_goat.ops.ragged_rnn.interface import Gradients, Inputs
 from torch_goat.ops.segments import Segments
 
@@ -95,13 +87,13 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
         grad_bias = grad_bias_hh.unflatten(-1, (shape.blocks, 3, shape.lanes)).clone()
         grad_bias[..., 2, :] = _sum(extra).view(heads, directions, shape.blocks, shape.segments, shape.lanes).sum(dim=3)
         grad_bias = grad_bias.flatten(-3)
-    grad_recurrent = unpack_recurrent(shape, _sum(recurrent).unflatten(2, (shape.blocks, shape.width)))
+    grad_recurrent = packing.unpack_recurrent(shape, _sum(recurrent).unflatten(2, (shape.blocks, shape.width)))
     return Gradients(
-        unpack_gates(shape, _sum(table)).to(projected.dtype),
+        packing.unpack_gates(shape, _sum(table)).to(projected.dtype),
         _sum(scale),
         grad_recurrent.to(weight_hh.dtype).contiguous(),
-        unpack_gates(shape, grad_bias).to(weight_hh.dtype),
-        unpack_gates(shape, grad_bias_hh).to(weight_hh.dtype, copy=True),
+        packing.unpack_gates(shape, grad_bias).to(weight_hh.dtype),
+        packing.unpack_gates(shape, grad_bias_hh).to(weight_hh.dtype, copy=True),
     )
 
 
@@ -114,7 +106,7 @@ def _sum(parts: Tensor) -> Tensor:
 
 
 def _shape(kind: str, inputs: Inputs) -> Shape:
-    return shape_of(kind, str(inputs.weight_hh.dtype).removeprefix("torch."), inputs.weight_hh.size(-1))
+    return packing.shape_of(kind, str(inputs.weight_hh.dtype).removeprefix("torch."), inputs.weight_hh.size(-1))
 
 
 def _packed(shape: Shape, inputs: Inputs) -> Any:
@@ -123,10 +115,10 @@ def _packed(shape: Shape, inputs: Inputs) -> Any:
 
     projected, places, weight, weight_hh, bias_ih, bias_hh = inputs
     bias = bias_ih if shape.kind == "gru" else bias_ih + bias_hh
-    rows = pack_gates(shape, projected.to(weight_hh.dtype))
+    rows = packing.pack_gates(shape, projected.to(weight_hh.dtype))
     scale = weight_hh.new_ones(places.source.shape) if weight is None else weight
-    matrices = [pack_recurrent(shape, weight_hh), pack_transposed(shape, weight_hh)]
-    biases = [pack_gates(shape, value) for value in (bias, bias_hh)]
+    matrices = [packing.pack_recurrent(shape, weight_hh), packing.pack_transposed(shape, weight_hh)]
+    biases = [packing.pack_gates(shape, value) for value in (bias, bias_hh)]
     values = (rows, places.source, scale, *matrices, *biases)
     return Packed(*[value.detach().contiguous().numpy() for value in values])
 

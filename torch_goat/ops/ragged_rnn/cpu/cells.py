@@ -12,7 +12,6 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from torch_goat.ops.ragged_rnn.cpu.functions import activate_lstm, sigmoid, tanh
 from torch_goat.ops.ragged_rnn.cpu.layout import (
     count_blocks,
     count_lanes,
@@ -29,7 +28,7 @@ from torch_goat.ops.ragged_rnn.cpu.layout import (
     store_totals,
 )
 from torch_goat.ops.ragged_rnn.cpu.products import add_product, add_transposed
-from torch_goat.ops.ragged_rnn.cpu.simd import join, multiply_add, part
+from torch_goat.ops.ragged_rnn.cpu.simd import activate_lstm, join, multiply_add, part, sigmoid, tanh
 
 
 class Weights(NamedTuple):

@@ -53,20 +53,25 @@ def _(cell, value, context) -> NativeValue:
     return NativeValue(context.context.get_dummy_value())
 
 
-def _number(name, of):
+def _constant(name, kind_of, value_of=lambda cell: None):
+    """A function of a cell with a value that is known at compile time; zeros if that is ``None``."""
+
     def typed(typing, cell):
         def emit(context, builder, sig, args):
-            return context.get_constant(types.intp, of(cell))
+            return ir.Constant(context.get_value_type(kind_of(cell)), value_of(cell))
 
-        return types.intp(cell), emit
+        return kind_of(cell)(cell), emit
 
     typed.__name__ = typed.__qualname__ = name
     return intrinsic(typed)
 
 
-count_segments = _number("count_segments", lambda cell: cell.segments)
-count_lanes = _number("count_lanes", lambda cell: cell.lanes)
-tile_rows = _number("tile_rows", lambda cell: cell.tile.rows)
+count_segments = _constant("count_segments", lambda cell: types.intp, lambda cell: cell.segments)
+count_lanes = _constant("count_lanes", lambda cell: types.intp, lambda cell: cell.lanes)
+tile_rows = _constant("tile_rows", lambda cell: types.intp, lambda cell: cell.tile.rows)
+no_units = _constant("no_units", lambda cell: cell.units)
+no_gates = _constant("no_gates", lambda cell: cell.gates)
+no_tile = _constant("no_tile", lambda cell: cell.tile)
 
 
 @intrinsic
@@ -269,19 +274,3 @@ def flush(typing, x):
         return builder.select(small, zero, args[0])
 
     return x(x), emit
-
-
-def _zeros(name, kind_of):
-    def typed(typing, cell):
-        def emit(context, builder, sig, args):
-            return ir.Constant(context.get_value_type(kind_of(cell)), None)
-
-        return kind_of(cell)(cell), emit
-
-    typed.__name__ = typed.__qualname__ = name
-    return intrinsic(typed)
-
-
-no_units = _zeros("no_units", lambda cell: cell.units)
-no_gates = _zeros("no_gates", lambda cell: cell.gates)
-no_tile = _zeros("no_tile", lambda cell: cell.tile)
