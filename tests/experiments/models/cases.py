@@ -22,8 +22,8 @@ def options(name: str, **values: Any) -> ModelOptions:
     return ModelOptions(name=name, **values)
 
 
-def network(name: str, **values: Any) -> Network:
-    return Network(options(name, **values), IN, OUT, degree=DEGREE)
+def network(name: str, edge_dim: int = 0, **values: Any) -> Network:
+    return Network(options(name, **values), IN, OUT, degree=DEGREE, edge_dim=edge_dim)
 
 
 def graph(dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:

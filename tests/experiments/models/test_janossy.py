@@ -60,20 +60,6 @@ def test_a_training_step_draws_one_of_all_orders_uniformly() -> None:
     assert float(((count - draws / 6) ** 2 / (draws / 6)).sum()) < 25.7
 
 
-def test_training_follows_pytorchs_generator_and_evaluation_leaves_it_alone() -> None:
-    conv = layer(length=2, permutations=3)
-    x, edge_index = torch.randn(N, IN, dtype=torch.double), small_graph()
-    before = torch.get_rng_state()
-    first, second = conv(x, edge_index), conv(x, edge_index)
-    torch.set_rng_state(before)
-    assert torch.equal(conv(x, edge_index), first)
-    assert not torch.equal(first, second)
-    conv.eval()
-    before = torch.get_rng_state()
-    assert torch.equal(conv(x, edge_index), conv(x, edge_index))
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 def test_the_order_of_the_edges_leaves_no_trace() -> None:
     conv = layer(length=3, permutations=3).eval()
     x, edge_index = torch.randn(N, IN, dtype=torch.double), small_graph()
@@ -85,22 +71,6 @@ def test_the_order_of_the_edges_leaves_no_trace() -> None:
         torch.manual_seed(3)
         results.append(conv(x, edges))
     assert torch.equal(*results)
-
-
-@pytest.mark.parametrize("options", [{}, {"length": 2, "permutations": 3}])
-def test_does_not_depend_on_the_degrees_of_others(options) -> None:
-    conv = layer(**options).eval()
-    x = torch.randn(12, IN, dtype=torch.double)
-    few = torch.tensor([[1, 2, 3, 3], [0, 0, 0, 2]])
-    hub = torch.stack([torch.arange(5, 11), torch.full((6,), 4)])
-    assert relative_error(conv(x, torch.cat([few, hub], dim=1))[:4], conv(x, few)[:4]) < 1e-12
-
-
-def test_sparse_adjacency() -> None:
-    conv = layer(length=2, permutations=2).eval()
-    x, edge_index = torch.randn(N, IN, dtype=torch.double), small_graph().unique(dim=1)
-    adj_t = torch.sparse_coo_tensor(edge_index.flip(0), torch.ones(edge_index.size(1)), (N, N), check_invariants=True)
-    assert torch.equal(conv(x, adj_t), conv(x, edge_index))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from torch_goat.nn import GOATConv, RNNAggregation, goat_conv
 from torch_goat.ops.neighborhoods import Neighborhoods
 from torch_goat.ops.selection import random_order
 
-WIDTH, HEADS = 6, 4
+WIDTH, HEADS, EDGE_DIM = 6, 4, 2
 PNA: dict[str, Any] = {"aggregators": ["sum", "max"], "scalers": ["identity", "linear"], "deg": DEGREE}
 
 STACKS: dict[str, tuple[dict[str, Any], Callable[[], list[Module]]]] = {
@@ -27,7 +27,10 @@ STACKS: dict[str, tuple[dict[str, Any], Callable[[], list[Module]]]] = {
     "sage-max": ({}, lambda: [SAGEConv(IN, WIDTH, aggr="max"), SAGEConv(WIDTH, OUT, aggr="max")]),
     "gat": (
         {"heads": HEADS, "attention_dropout": 0.3},
-        lambda: [GATConv(IN, WIDTH, HEADS, dropout=0.3), GATConv(HEADS * WIDTH, OUT, dropout=0.3)],
+        lambda: [
+            GATConv(IN, WIDTH, HEADS, dropout=0.3, edge_dim=EDGE_DIM),
+            GATConv(HEADS * WIDTH, OUT, dropout=0.3, edge_dim=EDGE_DIM),
+        ],
     ),
     "gatv2": (
         {"heads": HEADS, "head_pooling": "mean", "attention_dropout": 0.3},
@@ -40,27 +43,28 @@ STACKS: dict[str, tuple[dict[str, Any], Callable[[], list[Module]]]] = {
 }
 
 
-def chain(layers: list[Module], x: Tensor, edge_index: Tensor, dropout: float, training: bool) -> Tensor:
+def chain(layers: list[Module], x: Tensor, *edges: Tensor, dropout: float, training: bool) -> Tensor:
     first, second = layers
-    x = F.elu(first(F.dropout(x, dropout, training), edge_index))
-    return second(F.dropout(x, dropout, training), edge_index)
+    x = F.elu(first(F.dropout(x, dropout, training), *edges))
+    return second(F.dropout(x, dropout, training), *edges)
 
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("name", STACKS)
 def test_baselines_are_pygs_layers(name: str, training: bool) -> None:
     values, stack = STACKS[name]
-    model = network(name, hidden_channels=WIDTH, **values).train(training)
-    layers = stack()
+    x, *edges = graph()
+    edges += [torch.randn(edges[0].size(1), EDGE_DIM)] if name == "gat" else []
+    edge_dim = EDGE_DIM if name == "gat" else 0
+    model, layers = network(name, edge_dim, hidden_channels=WIDTH, **values).train(training), stack()
     for ours, theirs in zip(model.layers, layers, strict=True):
         assert all(map(torch.equal, ours.buffers(), theirs.buffers()))  # the mean degrees of pna
         theirs.load_state_dict(ours.state_dict())
         theirs.train(training)
-    x, edge_index = graph()
     torch.manual_seed(7)
-    out = model(x, edge_index)
+    out = model(x, *edges)
     torch.manual_seed(7)
-    expected = chain(layers, x, edge_index, 0.5, training)
+    expected = chain(layers, x, *edges, dropout=0.5, training=training)
     exact = {"rtol": 0.0, "atol": 0.0} if name != "sage-mean" else {}  # which projects before it averages
     torch.testing.assert_close(out, expected, **exact)
 
@@ -107,7 +111,7 @@ def test_sage_lstm_is_pygs_layer_with_our_aggregation(rnn: str) -> None:
     for ours, width, out in zip(model.layers, (IN, WIDTH), (WIDTH, OUT), strict=True):
         layers.append(SAGEConv(width, out, aggr=RNNAggregation(width, width, rnn, backend="torch")))
         layers[-1].load_state_dict(ours.state_dict())
-    torch.testing.assert_close(model(x, edge_index), chain(layers, x, ordered, 0.0, False))
+    torch.testing.assert_close(model(x, edge_index), chain(layers, x, ordered, dropout=0.0, training=False))
 
 
 @pytest.mark.parametrize("conv", [GATConv, GATv2Conv])
@@ -162,10 +166,8 @@ def test_goat_paper_is_the_layer_of_the_equations() -> None:
     model = network("goat-paper", heads=2, max_neighbors=3, neighbor_selection="top", residual=True).eval()
     layer = model.layers[0]
     assert isinstance(layer, GOATConv)
-    theirs = GOATConv.paper(
-        IN, 8, heads=2, max_neighbors=3, neighbor_selection="top", backend="torch"
-    )  # strictly equal keys: no bias and no residual in the layer
-    theirs.load_state_dict(layer.state_dict())
+    theirs = GOATConv.paper(IN, 8, heads=2, max_neighbors=3, neighbor_selection="top", backend="torch")
+    theirs.load_state_dict(layer.state_dict())  # strictly equal keys: no bias and no residual in the layer
     x, edge_index = graph()
     assert torch.equal(layer(x, edge_index), theirs(x, edge_index))
     assert (layer.heads, layer.max_neighbors, layer.neighbor_selection) == (2, 3, "top")
@@ -174,9 +176,8 @@ def test_goat_paper_is_the_layer_of_the_equations() -> None:
 
 def test_degree_histogram_is_pygs() -> None:
     _, edge_index = graph()
-    assert torch.equal(
-        degree_histogram(edge_index, N), PNAConv.get_degree_histogram([Data(edge_index=edge_index, num_nodes=N)])
-    )
+    expected = PNAConv.get_degree_histogram([Data(edge_index=edge_index, num_nodes=N)])
+    assert torch.equal(degree_histogram(edge_index, N), expected)
     assert degree_histogram(torch.tensor([[0, 1, 2], [3, 3, 0]]), 5).tolist() == [3, 1, 1]
 
 

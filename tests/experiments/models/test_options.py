@@ -1,4 +1,5 @@
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -37,18 +38,7 @@ from torch_goat.nn.ragged_rnn import RaggedRNN
         ({"last": "goat", "last_channels": 5}, "last_channels=5 is odd"),
         ({"neighbor_selection": "top"}, "neighbor_selection='top' needs max_neighbors of at least 1"),
         ({"num_layers": 1, "last": "gcn"}, "last='gcn' needs num_layers of at least 2"),
-    ],
-)
-def test_impossible_values_are_refused_by_name(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared)
-        ModelOptions(**values)
-    assert message in str(caught.value)
-    assert str(caught.value).endswith((".", "?"))
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
+        # options that do nothing
         ({"name": "gat", "rnn": "gru"}, "rnn='gru' is read by no layer of this network (gat -> gat); leave it out."),
         ({"name": "gcn", "heads": 4}, "heads=4 is read by no layer"),
         ({"name": "gcn", "last": "gat", "heads": 4}, "heads=4 is read by no layer"),  # the last layer has one head
@@ -60,16 +50,16 @@ def test_impossible_values_are_refused_by_name(values: dict[str, Any], message: 
         ({"name": "gcn", "num_layers": 1, "norm": "batch"}, "norm='batch' is read by no layer"),
     ],
 )
-def test_an_option_that_does_nothing_is_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole message is compared)
+def test_impossible_values_are_refused_by_name(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=rf"{re.escape(message)}.*(?<=[.?])$"):
         ModelOptions(**values)
-    assert message in str(caught.value)
 
 
-def test_layers_of_two_kinds_read_the_options_of_both() -> None:
+def test_options_that_only_some_layers_read() -> None:
     ModelOptions(name="gcn", last="goat", rnn="gru", bidirectional=False, last_channels=5)
     ModelOptions(name="gat", last="pna", heads=4, aggregators=("sum",))
     ModelOptions(name="gin", num_layers=1, norm="batch", activation="relu")  # in the layer itself
+    ModelOptions(backend="triton")  # planned for another machine
 
 
 @pytest.mark.parametrize(
@@ -153,10 +143,6 @@ def test_every_option_that_is_read_changes_the_network(name: str) -> None:
 def test_backend_reaches_the_rnns(name: str) -> None:
     model = network(name, backend="reference")
     assert {module.backend for module in model.modules() if isinstance(module, RaggedRNN)} == {"reference"}
-
-
-def test_a_backend_of_another_machine_may_be_planned() -> None:
-    assert ModelOptions(backend="triton").backend == "triton"
 
 
 def test_to_toml_and_back() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from tests.experiments.models.cases import DETERMINISTIC
 from tests.experiments.training.graphs import tiny
 from torch_goat.experiments import Epoch, Experiment, Interrupted, TrainingOptions, fit, train
 from torch_goat.experiments.models import ModelOptions, Network
@@ -77,24 +78,19 @@ def _losses(name: str, record: bool, **training: Any) -> tuple[list[float], Loop
 
 
 @pytest.mark.parametrize(
-    "name", ["mlp", "gcn", "sage-mean", "sage-max", "gin", "gat", "gatv2", "pna", "goat", "goat-paper"]
+    ("name", "training"),
+    [
+        *((name, {}) for name in DETERMINISTIC),
+        *(("goat", training) for training in ({"warmup": 9}, {"averaging": 0.9}, {"clip_norm": 0.1})),
+    ],
 )
-def test_recorded_epochs_are_those_that_would_be_launched(name: str) -> None:
-    plain, _ = _losses(name, record=False)
-    recorded, loop = _losses(name, record=True)
+def test_recorded_epochs_are_those_that_would_be_launched(name: str, training: dict[str, Any]) -> None:
+    plain, _ = _losses(name, record=False, **training)
+    recorded, loop = _losses(name, record=True, **training)
     assert loop._graph is not None
     assert loop._graph.recorded
     assert recorded == pytest.approx(plain, rel=2e-3)  # PyG's sums are rounded in another order every time
     assert recorded[-1] < recorded[0]
-
-
-@pytest.mark.parametrize("training", [{"warmup": 9}, {"averaging": 0.9}, {"clip_norm": 0.1}])
-def test_what_a_recording_must_not_freeze(training: dict[str, Any]) -> None:
-    plain, _ = _losses("goat", record=False, **training)
-    recorded, loop = _losses("goat", record=True, **training)
-    assert loop._graph is not None
-    assert loop._graph.recorded
-    assert recorded == pytest.approx(plain, rel=2e-3)
 
 
 def test_a_recording_draws_anew_in_every_epoch() -> None:

@@ -1,4 +1,3 @@
-import re
 from pathlib import Path
 
 import numpy as np
@@ -11,47 +10,33 @@ from torch_goat.experiments.models import ModelOptions
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("options", "message"),
     [
-        ("epochs", 0),
-        ("learning_rate", 0.0),
-        ("learning_rate", float("nan")),
-        ("weight_decay", -1.0),
-        ("patience", -1),
-        ("clip_norm", float("inf")),
-        ("record_orderings", (11,)),
-        ("record_orderings", (-1,)),
-        ("fixed_ordering", -2),
+        ({"epochs": 0}, "^epochs must be .*, got"),
+        ({"learning_rate": 0.0}, "^learning_rate must be .*, got"),
+        ({"learning_rate": float("nan")}, "^learning_rate must be .*, got"),
+        ({"weight_decay": -1.0}, "^weight_decay must be .*, got"),
+        ({"patience": -1}, "^patience must be .*, got"),
+        ({"clip_norm": float("inf")}, "^clip_norm must be .*, got"),
+        ({"epochs": 10, "record_orderings": (11,)}, "^record_orderings must be .*, got"),
+        ({"record_orderings": (-1,)}, "^record_orderings must be .*, got"),
+        ({"fixed_ordering": -2}, "^fixed_ordering must be .*, got"),
+        ({"fixed_ordering": 3, "orderings_files": ("a.safetensors",)}, "cannot be combined"),
+        ({"epochs": 2.5}, "epochs must be a whole number, got 2.5"),
+        ({"class_weights": "no"}, "class_weights must be true or false, got 'no'"),
+        ({"stop_on": "los"}, r"stop_on = 'los' is unknown; did you mean 'loss'\?"),
+        ({"precision": "float64"}, "precision = 'float64' is unknown"),
     ],
 )
-def test_impossible_values_are_refused_by_name(key: str, value: object) -> None:
-    with pytest.raises(ValueError, match=rf"^{key} must be .*, got"):
-        TrainingOptions(**{"epochs": 10, key: value})
-
-
-def test_orderings_come_from_one_source() -> None:
-    with pytest.raises(ValueError, match="cannot be combined"):
-        TrainingOptions(fixed_ordering=3, orderings_files=("a.safetensors",))
+def test_impossible_values_are_refused_by_name(options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        TrainingOptions(**options)
 
 
 @pytest.mark.parametrize(("key", "value"), [("index", -1), ("seed", -1), ("seed", 2**32)])
 def test_impossible_experiments_are_refused(key: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"^{key} must be .*, got {value}"):
         Experiment("top2", **{key: value})
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epochs": 2.5}, "epochs must be a whole number, got 2.5"),
-        ({"class_weights": "no"}, "class_weights must be true or false, got 'no'"),
-        ({"stop_on": "los"}, "stop_on = 'los' is unknown; did you mean 'loss'?"),
-        ({"precision": "float64"}, "precision = 'float64' is unknown"),
-    ],
-)
-def test_wrong_types_are_refused(options: dict, message: str) -> None:
-    with pytest.raises(ValueError, match=re.escape(message)):
-        TrainingOptions(**options)
 
 
 def test_numbers_lists_and_paths_of_other_kinds_are_plain(tmp_path: Path) -> None:
