@@ -1,4 +1,5 @@
 import math
+from collections.abc import Callable
 from itertools import combinations, product
 from typing import NamedTuple
 
@@ -18,12 +19,40 @@ def test_mean_and_sample_standard_deviation_by_hand() -> None:
         summarize([])
 
 
-def test_p_value_by_hand() -> None:
-    # Differences 1, 2, -3: rank sums of all 8 signs are 0, 1, 2, 3, 3, 4, 5, 6; ours is 3, as far from the mean as all.
-    assert paired_p_value([1.0, 2.0, 0.0], [0.0, 0.0, 3.0]) == 1.0
-    # All ten in favour: only two of 1024 assignments of signs are as extreme.
-    assert paired_p_value(list(range(1, 11)), [0.0] * 10) == pytest.approx(2 / 1024)
-    assert paired_p_value([0.0] * 10, list(range(1, 11))) == pytest.approx(2 / 1024)
+@pytest.mark.parametrize(
+    ("p_value", "ours", "theirs", "expected"),
+    [
+        # Differences 1, 2, -3: rank sums of all 8 signs are 0, 1, 2, 3, 3, 4, 5, 6; ours is 3, the mean.
+        (paired_p_value, [1.0, 2.0, 0.0], [0.0, 0.0, 3.0], 1.0),
+        # All ten in favour: only two of 1024 assignments of signs are as extreme.
+        (paired_p_value, [*range(1, 11)], [0.0] * 10, 2 / 1024),
+        (paired_p_value, [1.0], [2.0], None),
+        (paired_p_value, [1.0, math.nan], [2.0, 1.0], None),
+        (paired_p_value, [1.0, 2.0], [1.0, 2.0], 1.0),
+        (paired_p_value, [1.0, 2.0, 3.0], [1.0, 2.0, 9.0], 1.0),
+        # Ranks 1, 2 and 3, 4, 5: of the ten ways to choose two of five ranks, those with sums 3 and 9 are as extreme.
+        (unpaired_p_value, [1.0, 2.0], [3.0, 4.0, 5.0], 2 / 10),
+        # All five above all five: two of the 252 ways.
+        (unpaired_p_value, [6, 7, 8, 9, 10], [1, 2, 3, 4, 5], 2 / 252),
+        (unpaired_p_value, [1.0], [2.0, 3.0], None),
+        (unpaired_p_value, [1.0, 2.0], [math.nan, 1.0], None),
+        (unpaired_p_value, [1.0, 1.0], [1.0, 1.0], 1.0),
+    ],
+)
+def test_p_value_by_hand(p_value: Callable, ours: list[float], theirs: list[float], expected: float | None) -> None:
+    assert p_value(ours, theirs) == p_value(theirs, ours) == pytest.approx(expected)
+
+
+def test_p_values_are_scipys_exact_ones_without_ties() -> None:
+    for first, second in ((6, 6), (9, 9), (20, 20), (3, 5), (10, 10), (5, 5)):
+        generator = np.random.default_rng(first)
+        ours, theirs = generator.normal(0.8, 1, first), generator.normal(0, 1, second)
+        expected = stats.mannwhitneyu(ours, theirs, method="exact").pvalue
+        assert unpaired_p_value(ours, theirs) == pytest.approx(expected)
+        if first == second:
+            assert paired_p_value(ours, theirs) == pytest.approx(stats.wilcoxon(ours, theirs, method="exact").pvalue)
+    with pytest.raises(ValueError, match="as many values of both models, got 1 and 2"):
+        paired_p_value([1.0], [1.0, 2.0])
 
 
 def test_equal_differences_share_ranks_also_if_rounding_tore_them_apart() -> None:
@@ -36,37 +65,6 @@ def test_equal_differences_share_ranks_also_if_rounding_tore_them_apart() -> Non
     assert paired_p_value(ours, theirs) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("pairs", [6, 9, 13, 20])
-def test_p_value_is_scipys_exact_one_without_ties(pairs: int) -> None:
-    generator = np.random.default_rng(pairs)
-    ours, theirs = generator.normal(0.3, 1, pairs), generator.normal(0, 1, pairs)
-    assert paired_p_value(ours, theirs) == pytest.approx(stats.wilcoxon(ours, theirs, method="exact").pvalue)
-
-
-def test_pairs_that_say_nothing() -> None:
-    assert paired_p_value([1.0], [2.0]) is None
-    assert paired_p_value([1.0, float("nan")], [2.0, 1.0]) is None
-    assert paired_p_value([1.0, 2.0], [1.0, 2.0]) == 1.0
-    assert paired_p_value([1.0, 2.0, 3.0], [1.0, 2.0, 9.0]) == 1.0
-    with pytest.raises(ValueError, match="as many values of both models, got 1 and 2"):
-        paired_p_value([1.0], [1.0, 2.0])
-
-
-def test_unpaired_p_value_by_hand() -> None:
-    # Ranks 1, 2 and 3, 4, 5: of the ten ways to choose two of five ranks, those with sums 3 and 9 are as extreme.
-    assert unpaired_p_value([1.0, 2.0], [3.0, 4.0, 5.0]) == pytest.approx(2 / 10)
-    assert unpaired_p_value([3.0, 4.0, 5.0], [1.0, 2.0]) == pytest.approx(2 / 10)
-    # All five above all five: two of the 252 ways.
-    assert unpaired_p_value([6, 7, 8, 9, 10], [1, 2, 3, 4, 5]) == pytest.approx(2 / 252)
-
-
-@pytest.mark.parametrize(("ours", "theirs"), [(3, 5), (10, 10), (5, 5)])
-def test_unpaired_p_value_is_scipys_exact_one_without_ties(ours: int, theirs: int) -> None:
-    generator = np.random.default_rng(ours)
-    samples = generator.normal(0.8, 1, ours), generator.normal(0, 1, theirs)
-    assert unpaired_p_value(*samples) == pytest.approx(stats.mannwhitneyu(*samples, method="exact").pvalue)
-
-
 def test_equal_runs_share_ranks_also_if_rounding_tore_them_apart() -> None:
     ours, theirs = [0.1 + 0.2, 0.5, 0.5], [0.3, 0.2, 0.1, 0.5]
     assert ours[0] != theirs[0]
@@ -74,12 +72,6 @@ def test_equal_runs_share_ranks_also_if_rounding_tore_them_apart() -> None:
     sums = np.array([sum(chosen) for chosen in combinations(ranks, 3)])
     expected = np.mean(np.abs(sums - 12) >= abs(15.5 - 12))  # the mean sum is 3 / 7 of all ranks, 28
     assert unpaired_p_value(ours, theirs) == pytest.approx(expected)
-
-
-def test_runs_that_say_nothing() -> None:
-    assert unpaired_p_value([1.0], [2.0, 3.0]) is None
-    assert unpaired_p_value([1.0, 2.0], [float("nan"), 1.0]) is None
-    assert unpaired_p_value([1.0, 1.0], [1.0, 1.0]) == 1.0
 
 
 class Done(NamedTuple):
@@ -136,12 +128,10 @@ def test_lower_errors_are_better() -> None:
 
 
 def test_weighted_classes_are_judged_by_macro_f1() -> None:
-    runs = [
-        done(
-            model, {split: {"accuracy": 0.9 - f1, "macro_f1": f1} for split in ("val", "test")}, class_weights=weighted
-        )
-        for model, f1, weighted in (("gcn", 0.3, False), ("gat", 0.5, True))
-    ]
+    runs = []
+    for model, f1, weighted in (("gcn", 0.3, False), ("gat", 0.5, True)):
+        metrics = {split: {"accuracy": 0.9 - f1, "macro_f1": f1} for split in ("val", "test")}
+        runs.append(done(model, metrics, class_weights=weighted))
     assert compare_runs(runs).metric == "macro_f1"
     assert compare_runs(runs[:1]).metric == "accuracy"
     assert [group.mean for group in compare_runs(runs).groups] == [0.5, 0.3]

@@ -1,4 +1,3 @@
-import ast
 import multiprocessing
 import os
 import signal
@@ -6,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-import torch_goat
 from torch_goat.experiments import Event, Experiment, PlannedRun, TrainingOptions, finished, run_plan, train
 from torch_goat.experiments.models import ModelOptions
 
 GCN = ModelOptions(name="gcn")
-PACKAGE = Path(torch_goat.__file__).parent
 
 
 def planned(folder: Path, epochs: int = 3, **changes) -> PlannedRun:
@@ -21,6 +18,7 @@ def planned(folder: Path, epochs: int = 3, **changes) -> PlannedRun:
     )
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_one_run_cannot_hold_up_the_others(tmp_path: Path) -> None:
     plan = [
         planned(tmp_path / "done"),
@@ -70,8 +68,10 @@ def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
     plan = [planned(tmp_path / "a", seed=seed) for seed in (1, 2)]
     with pytest.raises(ValueError, match=f"2 runs for the folder {tmp_path}/a"):
         run_plan(plan)
+    assert run_plan([]) == []
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_an_error_in_the_callback_ends_the_processes(tmp_path: Path) -> None:
     def broken(event: Event) -> None:
         raise ZeroDivisionError
@@ -79,29 +79,3 @@ def test_an_error_in_the_callback_ends_the_processes(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         run_plan([planned(tmp_path / "a", epochs=10**7)], jobs=1, device="cpu", on_event=broken)
     assert multiprocessing.active_children() == []
-
-
-def test_nothing_to_do_is_nothing_done() -> None:
-    assert run_plan([]) == []
-
-
-def _starts_processes(path: Path) -> bool:
-    """Whether a module imports something that starts Python processes."""
-    pools = {"multiprocessing", "concurrent", "joblib"}
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            names = [f"{node.module}.{alias.name}" for alias in node.names]
-        else:
-            continue
-        for name in names:
-            threads = name == "concurrent.futures.ThreadPoolExecutor"
-            if (name.partition(".")[0] in pools and not threads) or name.startswith("torch.multiprocessing"):
-                return True
-    return False
-
-
-def test_there_is_one_process_pool() -> None:
-    found = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if _starts_processes(path)}
-    assert found == {"experiments/pool.py"}

@@ -111,6 +111,13 @@ def test_inference_layer_by_layer_equals_the_whole(out_channels, edge_dim, jk) -
     assert relative_error(model.inference(loader, x), model(x, edge_index, edge_attr)) < 1e-12
 
 
+def test_inference_selects_the_random_neighbours_of_the_whole_graph() -> None:
+    model = GOAT(5, 8, num_layers=2, out_channels=3, heads=2, max_neighbors=2).double().eval()
+    x, edge_index = torch.randn(N, 5, dtype=torch.double), small_graph()
+    loader = one_hop_batches(edge_index, None, [[3, 1, 8], [0, 2], [9, 7, 6, 5, 4]])
+    assert relative_error(model.inference(loader, x), model(x, edge_index)) < 1e-12
+
+
 def test_inference_refuses_a_loader_that_leaves_nodes_out() -> None:
     model = GOAT(5, 8, num_layers=2).eval()
     loader = one_hop_batches(small_graph(), None, [[0, 1, 2, 3, 4], [5, 6, 7, 9]])

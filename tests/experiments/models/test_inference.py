@@ -5,9 +5,10 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from tests.experiments.models import cases
 from torch_goat.data.loader import CSC
 from torch_goat.data.loader.blocks import Blocks
-from torch_goat.experiments.models import MODELS, ModelOptions, Network, degree_histogram
+from torch_goat.experiments.models import MODELS, Network, degree_histogram
 from torch_goat.experiments.models.inference import Inference
 
 NODES = 60
@@ -26,7 +27,7 @@ def graph(edge_dim: int = 0) -> tuple[Tensor, Tensor, Tensor | None]:
 
 def network(edge_index: Tensor, edge_dim: int = 0, **options: Any) -> Network:
     degree = degree_histogram(edge_index, NODES)
-    made = Network(ModelOptions(**({"hidden_channels": 8} | options)), 6, 3, degree=degree, edge_dim=edge_dim)
+    made = Network(cases.options(**options), 6, 3, degree=degree, edge_dim=edge_dim)
     for module in made.modules():  # as after some training
         if isinstance(module, torch.nn.BatchNorm1d):
             module.running_mean.normal_()

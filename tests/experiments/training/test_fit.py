@@ -1,5 +1,7 @@
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -8,6 +10,7 @@ from torch_geometric.nn import GCN
 from tests.experiments.training.graphs import Constant, constant_data, tiny
 from torch_goat.experiments import Epoch, Interrupted, TrainingOptions, fit
 from torch_goat.experiments.models import ModelOptions, Network
+from torch_goat.experiments.training.interrupt import deaf
 
 
 def test_reads_the_test_nodes_where_validation_was_best() -> None:
@@ -38,10 +41,10 @@ def test_the_same_seed_gives_the_same_weights() -> None:
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true", "64-true"])
 def test_trains_in_other_precisions(precision: str) -> None:
-    model = GCN(5, 8, num_layers=2, out_channels=1)
-    start = fit(model, tiny(regression=True), TrainingOptions(epochs=1, precision=precision), device="cpu")
-    result = fit(model, tiny(regression=True), TrainingOptions(epochs=60, precision=precision), device="cpu")
-    assert result.metrics["train"]["mse"] < start.metrics["train"]["mse"]
+    model, losses = GCN(5, 8, num_layers=2, out_channels=1), []
+    options = TrainingOptions(epochs=60, precision=precision)
+    fit(model, tiny(regression=True), options, device="cpu", observer=lambda epoch: losses.append(epoch.train_loss))
+    assert losses[-1] < losses[0]
     dtype = {"bf16-mixed": torch.float, "bf16-true": torch.bfloat16, "64-true": torch.double}[precision]
     assert next(model.parameters()).dtype == dtype
 
@@ -75,6 +78,17 @@ def test_pressed_twice_it_stops_at_once() -> None:
         fit(model, constant_data(), device="cpu")
     assert not isinstance(caught.value, Interrupted)
     assert model.calls == 3
+
+
+def test_a_process_that_is_started_deaf_does_not_hear_ctrl_c() -> None:
+    interrupt = "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('still here')"
+    command = [sys.executable, "-c", interrupt]
+    with deaf():
+        os.kill(os.getpid(), signal.SIGINT)
+        child = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert child.stdout == "still here\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert "KeyboardInterrupt" in subprocess.run(command, capture_output=True, text=True, timeout=300).stderr
 
 
 @pytest.mark.parametrize("batch_size", [0, 10])

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch_geometric.nn import GCN
 
+from tests.experiments.models.cases import options
 from tests.experiments.training.graphs import Constant, constant_data, tiny
 from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import ModelOptions, Network
@@ -16,9 +17,9 @@ from torch_goat.ops import checks
 from torch_goat.ops.neighborhoods import neighborhoods
 
 
-def loop(model: torch.nn.Module, data=None, **options) -> Loop:
-    fabric = make_fabric("cpu", "32-true")
-    return Loop(model, Task(data or constant_data(), fabric.device), TrainingOptions(**options), fabric)
+def loop(model: torch.nn.Module, data=None, **training) -> Loop:
+    fabric = make_fabric("cpu", training.get("precision", "32-true"))
+    return Loop(model, Task(data or constant_data(), fabric.device), TrainingOptions(**training), fabric)
 
 
 def network(seed: int = 0) -> GCN:
@@ -123,7 +124,7 @@ def test_non_finite_features_end_training_in_the_first_epoch(key: str, name: str
     data.edge_attr = torch.randn(data.edge_index.size(1), 2)
     data[key][2] = torch.nan  # edge 2 leads to node 2
     torch.manual_seed(0)
-    made = loop(Network(ModelOptions(name=name, hidden_channels=4), 5, 3, edge_dim=2), data, epochs=9, **batches)
+    made = loop(Network(options(name), 5, 3, edge_dim=2), data, epochs=9, **batches)
     with pytest.raises(ValueError, match=f"data.{key} has a non-finite value in row 2"):
         list(made)
     assert made.epochs == []
@@ -195,11 +196,9 @@ def test_the_average_is_what_is_judged_and_kept() -> None:
 
 
 def test_the_average_of_16_bits_follows_small_steps() -> None:
-    fabric, model, mean = make_fabric("cpu", "bf16-true"), Constant(start=1.0), torch.ones(2)
-    options = TrainingOptions(
-        epochs=60, patience=0, precision="bf16-true", learning_rate=0.01, weight_decay=0.0, averaging=0.99
-    )
-    made = Loop(model, Task(constant_data(), fabric.device), options, fabric)
+    model, mean = Constant(start=1.0), torch.ones(2)
+    training = {"epochs": 60, "patience": 0, "learning_rate": 0.01, "weight_decay": 0.0, "averaging": 0.99}
+    made = loop(model, precision="bf16-true", **training)
     for _ in made:
         mean = 0.99 * mean + 0.01 * model.score.detach().float()
     torch.testing.assert_close(made.average["score"], mean)

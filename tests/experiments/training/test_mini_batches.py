@@ -9,18 +9,18 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file
 from torch_geometric.data import Data
 from torch_geometric.nn import GCN
 
+from tests.experiments.models.cases import options as model_options
 from tests.experiments.training.graphs import tiny
+from tests.experiments.training.test_resume import outcome
 from torch_goat.data.loader import open_graph, write_graph
-from torch_goat.experiments import Epoch, Experiment, Interrupted, RunError, TrainingOptions, fit, train
+from torch_goat.experiments import Epoch, Experiment, RunError, TrainingOptions, fit, train
 from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.training import train as run_module
 from torch_goat.experiments.training.batches import SeedBatches, check_fanout_length
 from torch_goat.experiments.training.task import Task
-from torch_goat.nn.ordering import Ordering
 from torch_goat.settings import SettingsError
 
 CPU = torch.device("cpu")
@@ -72,7 +72,7 @@ def test_one_batch_of_everything_is_the_full_batch(name: str, apart: dict[str, A
     runs = []
     for options in ({}, {"batch_size": 20, "fanout": (-1, -1)}):
         torch.manual_seed(0)
-        model = Network(ModelOptions(name=name, hidden_channels=4, dropout=0.0, residual=True, **apart), 5, 3)
+        model = Network(model_options(name, hidden_channels=4, dropout=0.0, residual=True, **apart), 5, 3)
         epochs: list[Epoch] = []
         fit(model, data, TrainingOptions(epochs=6, patience=0, **options), device="cpu", observer=epochs.append)
         runs.append((model, epochs))
@@ -126,36 +126,6 @@ def test_losses_of_shares_add_up_to_that_of_the_step() -> None:
         assert float(sum(shares)) == pytest.approx(float(task.loss(out)), rel=1e-5)
 
 
-def files(folder: Path) -> dict[str, Any]:
-    lines = [line.rpartition(",")[0] for line in (folder / "metrics.csv").read_text().splitlines()]
-    return {"curves": lines, "weights": load_file(folder / "model.safetensors")}
-
-
-def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return one["curves"] == other["curves"] and all(
-        torch.equal(value, other["weights"][name]) for name, value in one["weights"].items()
-    )
-
-
-@pytest.mark.parametrize(
-    "model", [GOAT, ModelOptions(name="sage-lstm", hidden_channels=4, norm="batch", backend="torch")]
-)
-def test_a_stopped_run_goes_on_to_the_same_bits(tmp_path: Path, model: ModelOptions) -> None:
-    wanted = experiment(model, averaging=0.5)
-    train(wanted, tmp_path / "whole", device="cpu")
-
-    def stop(epoch: Epoch) -> None:
-        if epoch.number in (2, 5):
-            raise KeyboardInterrupt
-
-    for _ in range(2):
-        with pytest.raises(Interrupted):
-            train(wanted, tmp_path / "parts", device="cpu", observer=stop)
-    torch.rand(7)  # nothing depends on what was drawn before
-    train(wanted, tmp_path / "parts", device="cpu")
-    assert same(files(tmp_path / "whole"), files(tmp_path / "parts"))
-
-
 def test_a_disk_that_is_full_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     train(experiment(), tmp_path / "whole", device="cpu")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -175,13 +145,13 @@ def test_a_disk_that_is_full_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     seen: list[int] = []
     train(experiment(), folder, device="cpu", observer=lambda epoch: seen.append(epoch.number))
     assert seen == [3, 4, 5, 6]
-    assert same(files(tmp_path / "whole"), files(folder))
+    assert outcome(tmp_path / "whole") == outcome(folder)
 
 
 def test_workers_change_nothing(tmp_path: Path) -> None:
     for workers in (0, 2):
         train(experiment(), tmp_path / str(workers), device="cpu", workers=workers)
-    assert same(files(tmp_path / "0"), files(tmp_path / "2"))
+    assert outcome(tmp_path / "0") == outcome(tmp_path / "2")
 
 
 class Sees(torch.nn.Module):
@@ -204,17 +174,6 @@ def test_a_batch_of_one_node_draws_other_neighbours_in_other_epochs() -> None:
     data.train_mask, data.val_mask, data.test_mask = number == 0, number == 1, number == 2
     fit(model, data, TrainingOptions(epochs=60, patience=0, batch_size=1, fanout=(1,)), seed=0, device="cpu")
     assert model.seen == {*range(1, 10)}
-
-
-def test_orderings_are_recorded_of_the_whole_graph(tmp_path: Path) -> None:
-    wanted = experiment(epochs=2, record_orderings=(0, 1, 2))
-    result = train(wanted, tmp_path, device="cpu")
-    network, data = Network(GOAT, 5, 3).eval(), tiny()
-    network.load_state_dict(load_file(tmp_path / "model.safetensors"))  # those of the best epoch
-    _, orderings = network(data.x, data.edge_index, return_orderings=True)
-    folder = tmp_path / "orderings"
-    assert Ordering.load(folder / f"epoch-{result.best_epoch}-layer-1.safetensors") == orderings[0]
-    assert Ordering.load(folder / "epoch-0-layer-1.safetensors").num_nodes == 60
 
 
 def test_all_neighbours_of_another_network_are_those_of_all_its_layers() -> None:
@@ -289,5 +248,5 @@ def test_isolated_nodes_alone() -> None:
     data = tiny()
     data.edge_index = torch.empty(2, 0, dtype=torch.long)
     for name in ("goat", "gcn", "sage-mean"):
-        model = Network(ModelOptions(name=name, hidden_channels=4), 5, 3)
+        model = Network(model_options(name, hidden_channels=4), 5, 3)
         assert fit(model, data, TrainingOptions(epochs=2, batch_size=9), seed=0, device="cpu").epochs == 2

@@ -25,12 +25,17 @@ def run(folder: Path, model: str = "gcn", **options) -> Path:
     return folder / "run"
 
 
-def test_predictions_are_what_the_trained_network_says(tmp_path: Path) -> None:
-    done = Run(run(tmp_path))
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("trained"))
+
+
+def test_predictions_are_what_the_trained_network_says(trained: Path) -> None:
+    done = Run(trained)
     graph = done.graph()
     assert (graph.ids, graph.classes, graph.target) == (tuple("abcdefghij"), ("no", "yes"), "label")
-    found = predict(done, tmp_path / "nodes.csv", tmp_path / "edges.csv")
-    out = torch_goat.load(tmp_path / "run")(graph.data.x, graph.data.edge_index)
+    found = predict(done, trained.parent / "nodes.csv", trained.parent / "edges.csv")
+    out = torch_goat.load(trained)(graph.data.x, graph.data.edge_index)
     torch.testing.assert_close(found.probabilities.float(), out.softmax(-1))
     assert list(found.values) == [graph.classes[number] for number in out.argmax(-1).tolist()]
     accuracy = (out.argmax(-1) == graph.data.y)[graph.data.test_mask].double().mean()
@@ -88,9 +93,8 @@ def test_named_datasets_have_no_tables_to_predict_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"format": 99}', "[]", '{"target": "label"}', "[" * 10_000])
-def test_a_schema_that_is_damaged_is_refused(tmp_path: Path, content: str | None) -> None:
-    folder = run(tmp_path)
-    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+def test_a_schema_that_is_damaged_is_refused(tmp_path: Path, trained: Path, content: str | None) -> None:
+    copy = Path(shutil.copytree(trained, tmp_path / "copy"))
     (copy / "schema.json").unlink()
     if content is not None:
         (copy / "schema.json").write_text(content)

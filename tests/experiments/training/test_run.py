@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.experiments.training.graphs import tiny
+from tests.experiments.training.test_resume import outcome
 from torch_goat import settings
 from torch_goat.data.loader import write_graph
 from torch_goat.experiments import (
@@ -33,6 +34,8 @@ from torch_goat.files import Busy, locked
 from torch_goat.nn import Ordering
 
 GOAT = ModelOptions(name="goat", hidden_channels=4, backend="torch")
+BATCHES = {"batch_size": 7, "fanout": (3, 2)}
+CHECKPOINT = "checkpoint.safetensors"
 
 
 @pytest.fixture(autouse=True)
@@ -51,12 +54,6 @@ def experiment(model: ModelOptions | None = None, dataset: str = "classes", seed
 def rows(folder: Path) -> list[dict[str, str]]:
     with open(folder / "metrics.csv", newline="") as file:
         return list(csv.DictReader(file))
-
-
-def test_a_metric_that_is_no_number_can_be_written() -> None:
-    metrics = {"test": {"mse": math.inf, "r2": -math.inf}, "val": {"mse": 2.0, "r2": math.nan}}
-    written = Result(metrics, 1, 1, "epochs", 0.1, 0.1, 1, "", {}, "").to_json()
-    assert json.loads(written)["metrics"] == {"test": {"mse": None, "r2": None}, "val": {"mse": 2.0, "r2": None}}
 
 
 def test_a_folder_of_arrays_is_checked_before_anything_is_written(tmp_path: Path) -> None:
@@ -124,18 +121,28 @@ def test_a_folder_with_another_experiment_is_refused(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("name", ["model.safetensors", "metrics.csv", "result.json"])
-def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path, name: str) -> None:
-    (tmp_path / name).write_text("precious")
-    with pytest.raises(RunError, match=f"has a {name} but no config.toml"):
-        train(experiment(), tmp_path, device="cpu")
-    assert (tmp_path / name).read_text() == "precious"
+CONFIG = settings.dumps(experiment()).encode()
 
 
-def test_a_run_of_another_version_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text("flavour = 'vanilla'\n")
-    with pytest.raises(RunError, match=r"another version.*'flavour'"):
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"model.safetensors": b"precious"}, "has a model.safetensors but no config.toml"),
+        ({"metrics.csv": b"precious"}, "has a metrics.csv but no config.toml"),
+        ({"result.json": b"precious"}, "has a result.json but no config.toml"),
+        ({"config.toml": b"flavour = 'vanilla'"}, "another version.*'flavour'"),
+        *(
+            ({"config.toml": CONFIG, CHECKPOINT: content}, f"/{CHECKPOINT} is not a .*delete it to start again")
+            for content in (b"", b"nonsense", b"\x02\x00\x00\x00\x00\x00\x00\x00{}")
+        ),
+    ],
+)
+def test_a_folder_that_cannot_be_continued_is_left_alone(tmp_path: Path, files: dict[str, bytes], message: str) -> None:
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises((RunError, ValueError), match=f"{tmp_path}.*{message}"):
         train(experiment(), tmp_path, device="cpu")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.name != ".lock"} == files
 
 
 def test_a_second_process_on_a_run_folder_is_refused(tmp_path: Path) -> None:
@@ -170,47 +177,55 @@ def test_files_that_do_not_fit_leave_nothing_half_written(tmp_path: Path) -> Non
     assert train(wide, tmp_path, device="cpu").epochs == 12
 
 
-@pytest.mark.parametrize("at", [1, 5, 12])
-def test_ctrl_c_keeps_what_there_is(tmp_path: Path, at: int) -> None:
+@pytest.mark.parametrize("at", [(1,), (5,), (2, 12)])
+@pytest.mark.parametrize(
+    ("model", "training"),
+    [
+        (ModelOptions(name="gat", norm="batch"), {}),
+        (ModelOptions(name="sage-lstm", hidden_channels=4, norm="batch", backend="torch"), BATCHES),
+        (replace(GOAT, heads=2), BATCHES | {"averaging": 0.5}),
+    ],
+)
+def test_a_stopped_run_is_continued_to_the_same_bits(
+    tmp_path: Path, model: ModelOptions, training: dict, at: tuple[int, ...]
+) -> None:
+    wanted, folder = experiment(model, **training), tmp_path / "cut"
+
     def press(epoch: Epoch) -> None:
-        if epoch.number == at:
+        if epoch.number in at:
             os.kill(os.getpid(), signal.SIGINT)
 
-    wanted = experiment(ModelOptions(name="gat", norm="batch"))
-    with pytest.raises(Interrupted, match=rf"stopped after epoch {at} of 12; run it again .*\({tmp_path}/cut\)"):
-        train(wanted, tmp_path / "cut", device="cpu", observer=press)
-    assert not (tmp_path / "cut/result.json").exists()
-    assert len(rows(tmp_path / "cut")) == at
-    seen: list[Epoch] = []
-    result = train(wanted, tmp_path / "cut", device="cpu", observer=seen.append)
-    assert [epoch.number for epoch in seen] == list(range(at + 1, 13))
-    assert result.metrics == train(wanted, tmp_path / "whole", device="cpu").metrics
-    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("cut", "whole")]
-    assert weights[0] == weights[1]
-
-
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x02\x00\x00\x00\x00\x00\x00\x00{}"])
-def test_a_broken_checkpoint_is_refused_by_name(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "config.toml").write_text(settings.dumps(experiment()))
-    (tmp_path / "checkpoint.safetensors").write_bytes(content)
-    with pytest.raises(ValueError, match=rf"{tmp_path}/checkpoint.safetensors is not a .*delete it to start again"):
-        train(experiment(), tmp_path, device="cpu")
+    for last in at:
+        with pytest.raises(Interrupted, match=rf"stopped after epoch {last} of 12; run it again .*\({folder}\)"):
+            train(wanted, folder, device="cpu", observer=press)
+        assert not (folder / "result.json").exists()
+        assert len(rows(folder)) == last
+    torch.rand(7)  # nothing depends on earlier draws
+    seen: list[int] = []
+    train(wanted, folder, device="cpu", observer=lambda epoch: seen.append(epoch.number))
+    assert seen == list(range(at[-1] + 1, 13))
+    train(wanted, tmp_path / "whole", device="cpu")
+    assert outcome(folder) == outcome(tmp_path / "whole")
 
 
 def ordering(folder: Path, epoch: int, layer: int = 1) -> Ordering:
     return Ordering.load(folder / f"orderings/epoch-{epoch}-layer-{layer}.safetensors")
 
 
-def test_orderings_are_recorded_as_the_layers_give_them(tmp_path: Path) -> None:
-    wanted = experiment(replace(GOAT, last="goat"), record_orderings=(0, 12), learning_rate=0.05, stop_on="metric")
-    train(wanted, tmp_path, device="cpu")
-    assert len(list((tmp_path / "orderings").iterdir())) == 4  # two epochs, two layers
+@pytest.mark.parametrize("batches", [{}, BATCHES])
+def test_orderings_are_recorded_as_the_layers_give_them(tmp_path: Path, batches: dict) -> None:
+    model = replace(GOAT, last="goat")
+    wanted = experiment(model, record_orderings=tuple(range(13)), learning_rate=0.05, stop_on="metric", **batches)
+    result = train(wanted, tmp_path, device="cpu")
+    assert len(list((tmp_path / "orderings").iterdir())) == 26  # two layers, before training and after each epoch
     torch.manual_seed(wanted.seed)
-    network, data = models.Network(wanted.model, 5, 3), tiny()
-    _, orderings = network.eval()(data.x, data.edge_index, return_orderings=True)
-    for layer, expected in enumerate(orderings, start=1):
-        assert ordering(tmp_path, 0, layer) == expected
-        assert ordering(tmp_path, 0, layer) != ordering(tmp_path, 12, layer)
+    network, data = models.Network(wanted.model, 5, 3).eval(), tiny()
+    for epoch in (0, result.best_epoch):
+        _, orderings = network(data.x, data.edge_index, return_orderings=True)
+        for layer, expected in enumerate(orderings, start=1):
+            assert ordering(tmp_path, epoch, layer) == expected
+            assert ordering(tmp_path, 0, layer) != ordering(tmp_path, 12, layer)
+        network.load_state_dict(load_file(tmp_path / "model.safetensors"))
 
 
 def test_a_fixed_ordering_is_that_of_a_first_training_with_the_same_seed(tmp_path: Path) -> None:
@@ -264,6 +279,8 @@ def test_what_cannot_be_computed_is_null_in_the_result(tmp_path: Path, monkeypat
     monkeypatch.setattr(run_module, "_load", lambda *args: data)
     result = train(experiment(), tmp_path, device="cpu")
     assert json.loads((tmp_path / "result.json").read_text())["metrics"]["test"]["roc_auc"] is None
+    infinite = replace(result, metrics={"test": {"mse": math.inf, "r2": -math.inf}})
+    assert json.loads(infinite.to_json())["metrics"] == {"test": {"mse": None, "r2": None}}
     read = finished(experiment(), tmp_path)
     assert read is not None
     assert str(read) == str(result)

@@ -151,7 +151,11 @@ class Loop:
         start = time.perf_counter()
         # During warmup the learning rate differs between epochs, which a CUDA graph cannot follow.
         graph = self._graph if len(self.epochs) >= self.options.warmup else None
-        measured = self._measured() if graph is None else graph(self._measured)
+        try:
+            measured = self._measured() if graph is None else graph(self._measured)
+        except ValueError:
+            self._check_inputs()  # names the node in the graph, where a layer names the row of a batch
+            raise
         values = measured.tolist()  # the only place that waits for the device
         values.append(time.perf_counter() - start)
         epoch = Epoch(len(self.epochs) + 1, self.options.epochs, self.task.metric, *values)
@@ -194,11 +198,7 @@ class Loop:
 
     def _step(self, step: Step) -> Tensor:
         self.optimizer.zero_grad()
-        try:
-            loss = step.loss(self.model)
-        except ValueError:
-            self._check_inputs()  # names the node in the graph, where a layer names the row of a batch
-            raise
+        loss = step.loss(self.model)
         self.fabric.backward(loss)
         if self.options.clip_norm:
             self.fabric.clip_gradients(
