@@ -84,58 +84,6 @@ def test_a_graph_of_ones_own(goat: Goat, tables: list[str]) -> None:
     assert Path("a.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ([], "a.png already exists"),
-        (["--groups", "roles"], "needs a task of known information"),
-        (["--target-bins", "2"], "has classes; leave it out"),
-        (["--target", "wishes"], "wishes"),
-        (["--target", "age", "--models", "gin"], "has real labels; leave it out"),
-    ],
-)
-def test_what_a_graph_of_ones_own_does_not_allow(
-    goat: Goat, tables: list[str], arguments: list[str], message: str
-) -> None:
-    Path("a.png").touch()
-    chart = ["--chart", "b.png" if arguments else "a.png"]
-    code, _, err = goat("pid", *tables, *arguments, *chart)
-    assert code in (1, 2)
-    assert message in err
-    assert "Traceback" not in err
-    assert {path.name for path in Path().iterdir()} - {"cache"} == {"nodes.csv", "edges.csv", "a.png"}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["xo"], "there is no dataset 'xo'"),
-        (["tables/xo"], "there is no file or folder 'tables/xo'"),
-        (["xor", "--groups", "role"], "there is no --groups role; did you mean 'roles'?"),
-        (["top2", "--groups", "roles"], "needs a task of known information, which top2 is not"),
-        (["xor", "--models", "gim"], "there is no model 'gim'; did you mean 'gin'?"),
-        (["xor", "--models", "goat"], "there is no model 'goat'; choose one of goat-lstm, goat-gru, goat-rnn."),
-        (["betweenness-100", "--models", "gin"], "betweenness-100 has real labels"),
-        (["betweenness-100", "--groups", "order"], "betweenness-100 has real labels"),
-        (["xor", "--values", "size"], "there is no --values size; known are degree, features."),
-        (["xor", "--measure", "brojo"], "there is no --measure brojo; did you mean 'broja'?"),
-        (["top2", "--pool", "sum"], "there is no --pool sum; known are max, mean."),
-        (["xor", "--bins", "3"], "--bins 3 does not apply to --groups roles"),
-        (["top2", "--target-bins", "3"], "--target-bins 3 is for real labels, but top2 has classes"),
-        (["xor", "--index", "10"], "index must be between 0 and 9"),
-        (["xor", "--chart", "chart.gif"], "must end in .png, .svg or .pdf"),
-        (["top2", "--target", "label"], "--target applies to your own graph"),
-        (["top2", "--bins", "400"], "the alphabet is too large for the sample"),
-    ],
-)
-def test_wrong_usage_is_a_sentence(goat: Goat, arguments: list[str], message: str) -> None:
-    code, _, err = goat("pid", *arguments)
-    assert code in (1, 2)
-    assert message in err
-    assert "raceback" not in err
-    assert not list(Path().glob("pid*")) + list(Path().glob("chart*"))
-
-
 def test_a_graph_whose_neighbours_tell_nothing(goat: Goat, tables: list[str]) -> None:
     Path("edges.csv").write_text("source,target\n")
     code, _, err = goat("pid", *tables)

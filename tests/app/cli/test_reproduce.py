@@ -1,5 +1,6 @@
 import csv
 import json
+import shutil
 import urllib.request
 from pathlib import Path
 
@@ -16,17 +17,26 @@ from torch_goat.experiments.plan import main as worker
 from torch_goat.experiments.recipes import RECIPES, plan, read_recipe
 from torch_goat.experiments.tables.ledger import read_lines
 
+Metrics = dict[tuple[str, str], list[float]]
 
-@pytest.fixture
-def done(tmp_path: Path) -> dict[tuple[str, str], list[float]]:
-    """The runs of the tiny recipe in ``results/tiny``; their test metrics as their files have them."""
-    metrics: dict[tuple[str, str], list[float]] = {}
-    for one in plan(read_recipe(write(tmp_path))):
-        folder = tmp_path / "results/tiny" / one.folder
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Metrics]:
+    """The tiny recipe and its runs in ``results/tiny``; their test metrics as their files have them."""
+    root = tmp_path_factory.mktemp("trained")
+    metrics: Metrics = {}
+    for one in plan(read_recipe(write(root))):
+        folder = root / "results/tiny" / one.folder
         train(one.experiment, folder, device="cpu")
         test = json.loads((folder / "result.json").read_text())["metrics"]["test"]
         metrics.setdefault((one.row, one.column), []).append(test["mse"] if one.column == "size" else test["accuracy"])
-    return metrics
+    return root, metrics
+
+
+@pytest.fixture
+def done(goat: Goat, trained: tuple[Path, Metrics]) -> Metrics:
+    shutil.copytree(trained[0], ".", dirs_exist_ok=True)
+    return trained[1]
 
 
 def no_training(*arguments: object, **options: object) -> list[Event]:
@@ -40,35 +50,8 @@ def test_tables_are_listed(goat: Goat) -> None:
         assert name in ended.out
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["tabel2"], "there is no table 'tabel2'; did you mean 'table2'"),
-        (["mine.toml"], "there is no recipe mine.toml"),
-        (["table2", "--only", "goat-lstm,gaat"], "there is no row 'gaat'; did you mean 'gat'?"),
-        (["table2", "--datasets", "coraa"], "there is no column 'coraa'; did you mean 'cora'?"),
-        (["table2", "--format", "latx"], "there is no format 'latx'; did you mean 'latex'?"),
-        (["table2", "--settings", "gat"], "--settings must be ROW=FILE with an existing file, got 'gat'"),
-        (
-            ["table2", "--settings", "gat=none.toml"],
-            "--settings must be ROW=FILE with an existing file, got 'gat=none.toml'.",
-        ),
-        (["table2", "--precision", "32"], "there is no precision '32'"),
-        (["tiny.toml"], "tiny.toml: [training]: unknown key 'epoch'; did you mean 'epochs'?"),
-        (["table1", "--plan-only", "tiny.toml"], "tiny.toml already exists"),
-    ],
-)
-def test_wrong_usage_is_exit_code_2_and_a_sentence(arguments: list[str], text: str, goat: Goat, tmp_path: Path) -> None:
-    write(tmp_path, TINY.replace("epochs", "epoch"))
-    ended = goat("reproduce", *arguments)
-    assert ended.code == 2
-    assert ended.err.startswith("goat: ")
-    assert text in ended.err
-    assert not (tmp_path / "results").exists()
-
-
 def test_what_is_done_is_shown_beside_the_paper_and_not_run_again(
-    goat: Goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    goat: Goat, done: Metrics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reproduce, "run_plan", no_training)
     ended = goat("reproduce", "tiny.toml")
@@ -89,22 +72,31 @@ def test_what_is_done_is_shown_beside_the_paper_and_not_run_again(
             assert float(record["mean"]) == pytest.approx(np.mean(expected), rel=1e-12)
             assert float(record["std"]) == pytest.approx(np.std(expected, ddof=1), rel=1e-9)
 
-
-def test_files_hold_the_whole_table_and_the_output_what_was_asked_for(
-    goat: Goat, done: dict[tuple[str, str], list[float]], tmp_path: Path
-) -> None:
+    # The files hold the whole table, and the output what was asked for.
     for name, ending in (("markdown", "md"), ("latex", "tex"), ("csv", "csv")):
-        assert goat("reproduce", "tiny.toml", "--collect", "--format", name).out == (
-            (tmp_path / "results/tiny").with_suffix(f".{ending}").read_text(encoding="utf-8")
-        )
+        written = Path(f"results/tiny.{ending}").read_text(encoding="utf-8")
+        assert goat("reproduce", "tiny.toml", "--collect", "--format", name).out == written
     part = goat("reproduce", "tiny.toml", "--collect", "--only", "gat", "--datasets", "pooling", "--format", "csv").out
     (record,) = csv.DictReader(part.splitlines())
     assert (record["row"], record["column"], record["baseline"]) == ("gat", "pooling", "gcn")
-    assert "gat-relu" in (tmp_path / "results/tiny.csv").read_text()
+    assert "gat-relu" in Path("results/tiny.csv").read_text()
+
+    for out, message in (
+        ("results", "results/tiny has runs whose settings were not searched; choose another --out."),
+        (".", "the search would overwrite the recipe tiny.toml with its settings; choose another --out."),
+    ):
+        refused = goat("reproduce", "tiny.toml", "--search", "2", "--out", out)
+        assert refused.code == 2
+        assert message in refused.err
+        assert Path("tiny.toml").read_text() == TINY
+    Path("file").touch()
+    refused = goat("reproduce", "tiny.toml", "--out", "file")
+    assert (refused.code, refused.err.count("\n")) == (1, 1)
+    assert "file exists" in refused.err
 
 
 def test_only_what_is_missing_is_run(
-    goat: Goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    goat: Goat, done: Metrics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for folder in ("size/gat/1", "pooling/gcn/0", "pooling/gcn/1"):
         (tmp_path / "results/tiny" / folder / "result.json").unlink()
@@ -123,7 +115,7 @@ def test_only_what_is_missing_is_run(
 
 
 def test_a_folder_of_another_experiment_is_told_and_left_alone(
-    goat: Goat, done: dict[tuple[str, str], list[float]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    goat: Goat, done: Metrics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reproduce, "run_plan", no_training)
     before = (tmp_path / "results/tiny/size/gat/0/result.json").read_bytes()
@@ -135,19 +127,7 @@ def test_a_folder_of_another_experiment_is_told_and_left_alone(
     assert (tmp_path / "results/tiny/size/gat/0/result.json").read_bytes() == before
 
 
-def test_an_output_that_is_no_folder_is_refused_before_anything_runs(
-    goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reproduce, "run_plan", no_training)
-    write(tmp_path)
-    (tmp_path / "results").write_text("a file")
-    ended = goat("reproduce", "tiny.toml")
-    assert ended.code == 1
-    assert ended.err.startswith("goat: ")
-    assert "results" in ended.err
-    assert "Traceback" not in ended.err
-
-
+@pytest.mark.usefixtures("quick_processes")
 def test_data_that_cannot_be_had_leave_their_column_empty(
     goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -166,6 +146,7 @@ def test_data_that_cannot_be_had_leave_their_column_empty(
     assert runs == {(row, column): count for row in ("gcn", "gat", "gat-relu") for column, count in counts.items()}
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_a_plan_that_another_machine_runs_is_collected(
     goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -207,26 +188,6 @@ def test_recipes_can_be_printed_copied_and_given_found_settings(goat: Goat, tmp_
     mine = read_recipe(write(tmp_path, shown, "mine.toml"))
     assert mine.options("gat", "top2") == (found.model, found.training)
     assert mine.options("gcn", "top2") == read_recipe("table1").options("gcn", "top2")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "option", "beside"),
-    [
-        (["--quick"], "--quick", "goat reproduce without a table"),
-        (["table1", "--show", "--only", "gat"], "--only", "--show"),
-        (["table1", "--jobs", "2", "--show"], "--jobs", "--show"),
-        (["table1", "--show", "--collect"], "--collect", "--show"),
-        (["table1", "--plan-only", "plan.json", "--device", "cpu"], "--device", "--plan-only"),
-        (["table1", "--plan-only", "plan.json", "--collect"], "--collect", "--plan-only"),
-        (["table1", "--collect", "--jobs", "0"], "--jobs", "--collect"),
-    ],
-)
-def test_options_that_would_do_nothing_are_refused(goat: Goat, arguments: list[str], option: str, beside: str) -> None:
-    assert goat("reproduce", *arguments) == (2, "", f"goat: {option} cannot be combined with {beside}; leave it out.\n")
-    assert list(Path().iterdir()) == []
-
-
-def test_a_recipe_is_shown_with_its_search(goat: Goat, tmp_path: Path) -> None:
     shown = goat("reproduce", "table1", "--search", "5", "--show", "--out", "searched").out
     assert read_recipe(write(tmp_path, shown, "mine.toml")).search.trials == 5
 
@@ -270,19 +231,3 @@ def test_searched_settings_are_found_run_and_kept(goat: Goat, tmp_path: Path, mo
     refused = goat(*asked, "--search", "4")
     assert refused.code == 2
     assert "results/tiny has a search with 3 trials for each cell; choose another --out." in refused.err
-
-
-def test_a_search_does_not_replace_the_recipe_that_it_reads(goat: Goat, tmp_path: Path) -> None:
-    path = write(tmp_path)
-    before = path.read_text()
-    ended = goat("reproduce", "tiny.toml", "--search", "2", "--out", ".")
-    assert ended.code == 2
-    assert "the search would overwrite the recipe tiny.toml with its settings; choose another --out." in ended.err
-    assert path.read_text() == before
-
-
-def test_a_search_is_not_mixed_with_other_settings(goat: Goat, tmp_path: Path, done) -> None:
-    assert goat("reproduce", "tiny.toml").code == 0
-    ended = goat("reproduce", "tiny.toml", "--search", "2")
-    assert ended.code == 2
-    assert "results/tiny has runs whose settings were not searched; choose another --out." in ended.err

@@ -1,10 +1,6 @@
-import errno
 import json
 import os
-import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,8 +25,8 @@ def the_run(folder: Path = Path("runs")) -> Path:
 
 def test_a_run_is_a_folder_with_the_settings_that_were_asked_for(goat: Goat) -> None:
     options = ["--seed", "3", "--index", "2", "--precision", "64-true", "--set", "training.weight_decay=0.1"]
-    ended = goat("train", *SMALL, *options)
-    assert ended.code == 0
+    assert goat("train", *SMALL, *options, "--tensorboard").code == 0
+    assert list((the_run() / "tensorboard").glob("events.*"))
     found = settings.read(Experiment, the_run() / "config.toml")
     assert (found.dataset, found.split, found.index, found.seed) == ("betweenness-100", "paper", 2, 3)
     assert (found.model.name, found.model.hidden_channels) == ("gcn", 4)
@@ -39,19 +35,15 @@ def test_a_run_is_a_folder_with_the_settings_that_were_asked_for(goat: Goat) -> 
     assert found.model.input_channels == starting_point("betweenness-100", "gcn").model.input_channels
 
 
-def test_the_table_shows_every_metric_of_every_split(goat: Goat) -> None:
-    ended = goat("train", *SMALL)
-    result = json.loads((the_run() / "result.json").read_text())
-    for split, metrics in result["metrics"].items():
-        (line,) = [line for line in ended.out.splitlines() if line.split()[:1] == [split]]
-        assert line.split()[1:] == [f"{metrics[name]:.4f}" for name in ("mse", "r2")]
-    assert f"The run is in {the_run()}" in ended.out
-    assert ended.err.startswith("betweenness-100 gcn: epoch 5 of 5, loss ")
-    assert "\x1b" not in ended.out + ended.err
-
-
 def test_the_same_command_returns_what_is_there_and_another_never_collides(goat: Goat) -> None:
     first = goat("train", *SMALL)
+    result = json.loads((the_run() / "result.json").read_text())
+    for split, metrics in result["metrics"].items():
+        (line,) = [line for line in first.out.splitlines() if line.split()[:1] == [split]]
+        assert line.split()[1:] == [f"{metrics[name]:.4f}" for name in ("mse", "r2")]
+    assert f"The run is in {the_run()}" in first.out
+    assert first.err.startswith("betweenness-100 gcn: epoch 5 of 5, loss ")
+    assert "\x1b" not in first.out + first.err
     written = (the_run() / "result.json").stat().st_mtime_ns
     again = goat("train", *SMALL)
     assert (the_run() / "result.json").stat().st_mtime_ns == written
@@ -76,40 +68,6 @@ def test_a_config_brings_everything_and_may_be_changed(goat: Goat, tmp_path: Pat
     )  # fmt: skip
 
 
-def test_curves_for_tensorboard_are_written_when_asked_for(goat: Goat) -> None:
-    assert goat("train", *SMALL, "--tensorboard").code == 0
-    assert list((the_run() / "tensorboard").glob("events.*"))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        ([], "name a dataset"),
-        (["betwenness-100"], "did you mean 'betweenness-100'?"),
-        (["top2", "--model", "sage"], "did you mean 'sage-"),
-        (["top2", "--set", "hads=3"], "unknown key 'hads'; did you mean 'heads'?"),
-        (["top2", "--set", "heads"], "'heads' sets nothing; write it as key=value."),
-        (["top2", "--set", "heads=many"], "model.heads must be a whole number, got 'many'"),
-        (["top2", "--set", "rnn=ltsm"], "did you mean 'lstm'?"),
-        (["top2", "--model", "gcn", "--set", "rnn=gru"], "is read by no layer"),
-        (["top2", "--split", "papr"], "did you mean 'paper'?"),
-        (["top2", "--index", "10"], "index must be between 0 and 9"),
-        (["top2", "--seed", "-1"], "seed must be from 0 to 4294967295, got -1"),
-        (["cora", "--split", "paper"], "it is defined on 'cora-content'"),
-        (["top2", "--data-dir", "none"], "the data folder none does not exist"),
-        (["top2", "--model", "gcn", "--set", "fixed_ordering=3"], "needs GOAT layers"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_exit_code_2(
-    goat: Goat, tmp_path: Path, arguments: list[str], text: str
-) -> None:
-    ended = goat("train", *arguments, "--device", "cpu")
-    assert ended.code == 2
-    assert text in ended.err
-    assert len(ended.err.splitlines()) == 1
-    assert not Path("runs").exists()
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -129,57 +87,21 @@ def test_a_bad_config_is_refused_by_file_and_key(goat: Goat, text: str, message:
     assert len(ended.err.splitlines()) == 1
 
 
-def test_a_config_and_a_model_exclude_each_other(goat: Goat) -> None:
-    Path("config.toml").write_text('dataset = "top2"\n')
-    ended = goat("train", "--config", "config.toml", "--model", "gat")
-    assert ended.code == 2
-    assert "leave out --model gat" in ended.err
-
-
-def test_a_folder_that_another_process_uses_is_refused(goat: Goat) -> None:
+def test_a_folder_that_cannot_be_used_is_refused(goat: Goat, tmp_path: Path) -> None:
     with locked(Path("mine"), wait=False):
         ended = goat("train", *SMALL, "--out", "mine")
     assert ended.code == 1
     assert ended.err.splitlines()[-1].startswith("goat: another process is using the run folder mine; wait for it")
-
-
-def test_a_folder_of_another_experiment_is_refused(goat: Goat) -> None:
-    goat("train", *SMALL, "--out", "mine")
+    assert goat("train", *SMALL, "--out", "mine").code == 0
     ended = goat("train", *SMALL, "--out", "mine", "--set", "dropout=0.3")
     assert ended.code == 1
     assert "mine holds another experiment (model.dropout = 0.0 there, 0.3 here)" in ended.err
-
-
-def test_a_folder_that_cannot_be_written_is_refused(goat: Goat, tmp_path: Path) -> None:
     (tmp_path / "locked").mkdir(mode=0o500)
     place = tmp_path / "locked" if os.geteuid() else Path("/sys")  # where not even root may make a folder
     ended = goat("train", *SMALL, "--out", str(place / "run"))
     assert ended.code == 1
     assert f"goat: the run folder {place}/run cannot be used: " in ended.err
     assert "Traceback" not in ended.err
-
-
-FULL_DISK = """
-import subprocess, sys
-subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", sys.argv[1]], check=True)
-print("mounted", flush=True)
-from torch_goat.app.cli.app import run
-run(sys.argv[2:])
-"""
-
-
-def test_a_full_disk_is_a_sentence_that_names_the_folder(tmp_path: Path) -> None:
-    if shutil.which("unshare") is None:
-        pytest.skip("no unshare to mount a small file system with")
-    arguments = ["train", *SMALL, "--set", "hidden_channels=999", "--out", f"{tmp_path}/run"]
-    command = ["unshare", "--map-root-user", "--mount", sys.executable, "-c", FULL_DISK, str(tmp_path), *arguments]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    if "mounted" not in result.stdout:
-        pytest.skip(f"mounting is not allowed here: {result.stderr.strip()[-200:]}")
-    assert result.returncode == 1
-    reason = os.strerror(errno.ENOSPC).lower()
-    assert result.stderr.splitlines()[-1].startswith(f"goat: the run folder {tmp_path}/run cannot be used: {reason}")
-    assert "Traceback" not in result.stderr
 
 
 def test_ctrl_c_is_a_sentence_and_the_same_command_goes_on(goat: Goat, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,24 +129,6 @@ def test_mini_batches(goat: Goat) -> None:
     assert (found.batch_size, found.fanout) == (20, (5, -1))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--batch-size", "20", "--fanout", "5,x"], "--fanout must be a list of numbers such as 100,15, got '5,x'."),
-        (["--batch-size", "20", "--fanout", "5,5,5"], "has 3 numbers, but the model has num_layers = 2"),
-        (["--fanout", "5,5"], "needs mini-batches; set batch_size too"),
-        (["--workers", "1"], "--workers 1 needs mini-batches; set --batch-size too."),
-        (["--batch-size", "1000"], "batch_size = 1000 is more than the 60 training nodes"),
-        (["--batch-size", "-2"], "batch_size must be at least 0, got -2"),
-    ],
-)
-def test_mini_batches_that_cannot_be(goat: Goat, options: list[str], message: str) -> None:
-    ended = goat("train", *SMALL, *options)
-    assert ended.code == 2
-    assert message in ended.err
-    assert not Path("runs").exists()
-
-
 def test_several_processes_share_mini_batches_alone(goat: Goat, monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "GROUP_WORLD_SIZE": 1}
     for name, value in values.items():
@@ -247,33 +151,12 @@ def test_a_folder_of_arrays(goat: Goat) -> None:
     assert run.graph().data.num_nodes == 60
     again = goat("train", "--config", str(the_run() / "config.toml"), "--out", "again")
     assert again.code == 0, again.err
-    wrong = goat("train", "arrays", "--target", "y")
-    assert wrong.code == 2
-    assert "--target does not apply to a folder of arrays" in wrong.err
-    assert "--index does not apply to a folder of arrays" in goat("train", "arrays", "--index", "1").err
     folder = the_run()
     assert goat("report", str(folder), "-o", "report.html").code == 0
     assert goat("explain", str(folder), "--node", "3").code == 0
     np.save("arrays/y.npy", 1 - np.load("arrays/y.npy"))
     changed = goat("explain", str(folder), "--node", "3")
     assert (changed.code, changed.err.count("\n")) == (2, 1)
-    assert f"the arrays in {Path('arrays').resolve()} changed since the run was started" in changed.err.replace(
-        "\n", ""
-    )
+    assert f"the arrays in {Path('arrays').resolve()} changed since the run was started" in changed.err
     assert goat("train", "arrays", "--model", "gat", *options).code == 0
     assert len(list(Path("runs").iterdir())) == 2  # a run of its own
-
-
-@pytest.mark.parametrize(
-    ("option", "assignment"),
-    [
-        (["--seed", "3"], "seed=5"),
-        (["--index", "1"], "index=2"),
-        (["--batch-size", "100"], "batch_size=50"),
-        (["--batch-size", "100", "--fanout", "2,2"], "training.fanout=[1, 1]"),
-    ],
-)
-def test_nothing_is_set_twice(goat: Goat, option: list[str], assignment: str) -> None:
-    ended = goat("train", "top2", *option, "--set", assignment)
-    assert ended.code == 2
-    assert f"--set {assignment} cannot be combined with {option[-2]}" in ended.err

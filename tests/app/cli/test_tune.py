@@ -87,25 +87,6 @@ def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, mo
     assert found == [("macro_f1", True), ("macro_f1", True), ("mse", False), ("accuracy", False)]
     assert begun[1].space == paper_grid("goat", "classification")
     assert begun[3].experiment.graph == str(Path("arrays").resolve())
-    for arguments, text in (
-        (["arrays", "--target", "y"], "--target does not apply to a folder of arrays"),
-        (["arrays", "--indices", "0,1"], "arrays has index 0 under the split 'masks', got [0, 1]"),
-        ([*own, "label", "--time-column", "age", "--indices", "1"], "has index 0 under the split 'time', got [1]"),
-        ([*own, "label", "--indices=-1"], "has indices from 0 under the split 'random', got [-1]"),
-        ([*own, "label", "--prune"], "pruning uses the accuracy, not the macro_f1"),
-        ([*own, "label", "--set", "tables.directed=true"], "would change how the graph is read"),
-    ):
-        ended = goat("tune", *arguments)
-        assert (ended.code, len(begun)) == (2, 4)
-        assert text in ended.err
-
-
-def test_a_metric_of_another_task_is_refused_before_any_trial(goat: Goat, tmp_path: Path) -> None:
-    write(tmp_path)
-    ended = goat("tune", "nodes.csv", "edges.csv", "--target", "label", "--metric", "mse", "--out", "search")
-    assert ended.code == 2
-    assert "has no metric 'mse'; known are accuracy, macro_f1, roc_auc" in ended.err
-    assert not Path("search").exists()
 
 
 @pytest.mark.usefixtures("quick_processes")
@@ -122,35 +103,6 @@ def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
     found = settings.read(Experiment, Path("grid/best.toml"))
     assert found.model.dropout == ModelOptions().dropout
     assert found.training == TrainingOptions(epochs=2)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["betweenes-100"], "did you mean 'betweenness-100'?"),
-        (["nodes.csv", "edges.csv"], "name the node column to predict with --target"),
-        ([*SMALL, "--directed"], "--directed applies to your own graph; name its files first."),
-        ([*SMALL, "--set", "drpout=0"], "did you mean 'dropout'?"),
-        ([*SMALL, "--space", "drpout=0,1"], "did you mean 'dropout'?"),
-        ([*SMALL, "--space", "epochs=2,3"], "epochs is both set and searched"),
-        ([*SMALL, "--space", "dropout=0,1"], "dropout must be at least 0 and below 1, got 1"),
-        ([*SMALL, "--space", "dropout"], "'dropout' has no values"),
-        ([*SMALL, "--metric", "acuracy"], "has no metric 'acuracy'"),
-        ([*SMALL, "--metric", "r2", "--prune"], "pruning uses the mse"),
-        ([*SMALL, "--indices", "0,x"], "--indices must be integers"),
-        ([*SMALL, "--indices", "0,10"], "between 0 and 9"),
-        ([*SMALL, "--storage", "nonsense://x"], "the storage nonsense://x cannot be opened"),
-        ([*SMALL, "--trials", "0"], "--trials"),
-        ([*SMALL, "--set", "seed=5"], "--set seed=5 cannot be combined with --seed; use --seed alone."),
-        ([*SMALL, "--set", "index=3"], "--set index=3 cannot be combined with --indices"),
-        ([*SMALL, "--precision", "64-true", "--set", "precision=32-true"], "cannot be combined with --precision"),
-    ],
-)
-def test_what_cannot_be_is_refused_with_exit_code_2(goat: Goat, arguments: list[str], text: str) -> None:
-    ended = goat("tune", *arguments)
-    assert ended.code == 2
-    assert text in ended.err
-    assert "Traceback" not in ended.err
 
 
 @pytest.mark.usefixtures("quick_processes")
