@@ -22,23 +22,19 @@ PAGE = (ROOT / "docs" / "information.md").read_text()
 DIAL = [f"synergy-{percent}{graph}" for graph in ("", "-tree") for percent in (0, 50, 100)]
 
 
-def neighborhoods() -> dict[tuple[str, str], dict[str, Any]]:
-    rows = json.loads((RESULTS / "neighborhoods.json").read_text())["rows"]
-    return {(row["dataset"], row["groups"]): row for row in rows}
+MEASURED = json.loads((RESULTS / "information.json").read_text())
 
 
 def share(row: dict[str, Any], part: str) -> float:
     return row[part]["value"] / row["total"]["value"]
 
 
-def test_parts_sum_to_the_total() -> None:
-    for row in neighborhoods().values():
+def test_claims_about_the_graphs() -> None:
+    rows = json.loads((RESULTS / "neighborhoods.json").read_text())["rows"]
+    for row in rows:
         parts = [*row["unique"], row["redundancy"], row["synergy"]]
         assert sum(part["value"] for part in parts) == pytest.approx(row["total"]["value"])
-
-
-def test_claims_about_the_graphs() -> None:
-    found = neighborhoods()
+    found = {(row["dataset"], row["groups"]): row for row in rows}
     papers = [found[name, "random"] for name in ("cora-content", "citeseer", "computers")]
     assert all(share(row, "redundancy") > 0.5 for row in papers)
     assert all(share(found["top2", "random"], "synergy") > share(row, "synergy") > 0.2 for row in papers)
@@ -47,8 +43,7 @@ def test_claims_about_the_graphs() -> None:
 
 
 def seeds(dataset: str, model: str, key: str) -> list[float]:
-    rows = json.loads((RESULTS / "information.json").read_text())["rows"]
-    (found,) = (row[key] for row in rows if (row["dataset"], row["model"]) == (dataset, model))
+    (found,) = (row[key] for row in MEASURED["rows"] if (row["dataset"], row["model"]) == (dataset, model))
     return list(found)
 
 
@@ -57,23 +52,20 @@ def captured(dataset: str, model: str, key: str = "bits") -> float:
 
 
 def test_every_model_has_every_seed() -> None:
-    results = json.loads((RESULTS / "information.json").read_text())
-    assert results["seeds"] == list(range(10))
-    assert len(results["rows"]) == len(MODELS) * len(results["available"])
-    for row in results["rows"]:
-        assert row["seeds"] == results["seeds"]
+    assert MEASURED["seeds"] == list(range(10))
+    assert len(MEASURED["rows"]) == len(MODELS) * len(MEASURED["available"])
+    for row in MEASURED["rows"]:
+        assert row["seeds"] == MEASURED["seeds"]
         assert len(row["accuracy"]) == len(row["bits"]) == 10
-    assert all(one["parameters"] <= results["budget"] for one in results["settings"].values())
-    for name, bits in results["available"].items():
+    assert all(one["parameters"] <= MEASURED["budget"] for one in MEASURED["settings"].values())
+    for name, bits in MEASURED["available"].items():
         assert bits == pytest.approx(decompose(NEIGHBORHOOD_TASKS[name].distribution()).total)
 
 
 def test_claims_about_aggregators() -> None:
     for graph in ("", "-tree"):
         assert all(captured(f"synergy-0{graph}", model) > 0.95 for model in MODELS)
-        assert (
-            captured(f"synergy-100{graph}", "sage-max", "accuracy") < 0.625 + 0.05
-        )  # plus sampling error of 600 nodes
+        assert captured(f"synergy-100{graph}", "sage-max", "accuracy") < 0.625 + 0.05  # sampling error of 600 nodes
     for dataset in ("xor", "xor-3", "synergy-100"):
         assert all(captured(dataset, model) > 0.5 for model in ("gin", "gcn", "sage-mean"))
     assert all(captured(dataset, "sage-max") > 0.95 for dataset in ("xor", "xor-3"))
@@ -127,14 +119,10 @@ def test_tables_and_figures_are_drawn_from_the_results(name: str, figures: list[
         assert f"images/information-{figure}.png" in PAGE
 
 
-def test_the_page_describes_the_search() -> None:
-    results = json.loads((RESULTS / "information.json").read_text())
-    points = len(results["search"]["layers"]) * len(results["search"]["learning_rates"])
-    for said in (f"the same {points} points", f"{results['budget']} parameters"):
-        assert said in PAGE
-
-
-def test_the_examples_run_as_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_search_and_the_examples_of_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+    points = len(MEASURED["search"]["layers"]) * len(MEASURED["search"]["learning_rates"])
+    assert f"the same {points} points" in PAGE
+    assert f"{MEASURED['budget']} parameters" in PAGE
     first, second = re.findall(r"```python\n(.*?)```", PAGE, flags=re.DOTALL)
     exec(first, {})
     out = capsys.readouterr().out

@@ -43,11 +43,8 @@ def claims() -> Iterator[str]:
     yield "GAT reaches {:.1f} % and {:.1f} % with the last three".format(*gat)
 
 
-def test_the_numbers_of_the_page() -> None:
-    check_numbers("docs/training.md", claims())
-
-
 def test_what_the_page_says_of_accuracy() -> None:
+    check_numbers("docs/training.md", claims())
     for task in (*CITATIONS, "computers", "cs"):
         assert gain(task, "default, two GOAT layers", "two GOAT layers") > 15
     for task in (*CITATIONS, "computers", "cs", "top2"):

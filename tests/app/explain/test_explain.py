@@ -1,5 +1,6 @@
 import json
 import math
+from collections import Counter
 from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
@@ -97,10 +98,14 @@ def test_only_the_strongest_are_paired(runs: Path, monkeypatch: pytest.MonkeyPat
     assert {node for one in found.interactions for node in (one.first, one.second)} == strongest
 
 
+def orderings_of(opened: Run) -> list[Ordering]:
+    data = small("top2")
+    return opened.network(data.x, data.edge_index, return_orderings=True)[1]
+
+
 def test_readings_are_the_orders_of_the_layers(deep: tuple[Run, Explanation]) -> None:
     opened, found = deep
-    data = small("top2")
-    _, orderings = opened.network(data.x, data.edge_index, return_orderings=True)
+    orderings = orderings_of(opened)
     expected = [
         (layer, head + 1, ordering.neighbors(NODE, head).tolist())
         for layer, ordering in enumerate(orderings, start=1)
@@ -115,9 +120,7 @@ def test_readings_are_the_orders_of_the_layers(deep: tuple[Run, Explanation]) ->
 
 def tau(first: list[int], second: list[int]) -> float:
     """SciPy's tau of two orders of the same nodes."""
-    return float(
-        kendalltau([first.index(node) for node in sorted(first)], [second.index(node) for node in sorted(first)])[0]
-    )
+    return float(kendalltau(*([order.index(node) for node in first] for order in (first, second)))[0])
 
 
 def test_stability_over_epochs_is_kendalls_tau(runs: Path, deep: tuple[Run, Explanation]) -> None:
@@ -133,18 +136,14 @@ def test_stability_over_epochs_is_kendalls_tau(runs: Path, deep: tuple[Run, Expl
 
 
 def test_stability_over_seeds_compares_mean_coefficients(runs: Path, deep: tuple[Run, Explanation]) -> None:
-    data = small("top2")
     orders = []
     for name in ("deep-0", "deep-1"):
-        _, orderings = Run(runs / name).network(data.x, data.edge_index, return_orderings=True)
-        weight: dict[int, float] = {}
+        ordering = orderings_of(Run(runs / name))[0]
+        weight: Counter[int] = Counter()
         for head in range(2):
-            pairs = zip(
-                orderings[0].neighbors(NODE, head).tolist(), orderings[0].weights(NODE, head).tolist(), strict=True
-            )
-            for node, value in pairs:
-                weight[node] = weight.get(node, 0.0) + value
-        orders.append(sorted(weight, key=lambda node: -weight[node]))
+            nodes, weights = ordering.neighbors(NODE, head).tolist(), ordering.weights(NODE, head).tolist()
+            weight.update(dict(zip(nodes, weights, strict=True)))
+        orders.append([node for node, _ in weight.most_common()])
     first = next(one for one in deep[1].stability.seeds if one.layer == 1)
     assert first.number == 1
     assert float(first.tau[0]) == pytest.approx(tau(*orders))

@@ -61,14 +61,10 @@ def test_the_batch_size_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> None
     at_once = outputs_without(net, over, wanted)
     monkeypatch.setattr(module, "EDGES_AT_ONCE", 100)
     torch.testing.assert_close(outputs_without(net, over, wanted), at_once, rtol=1e-9, atol=1e-11)
+    assert outputs_without(net, over, []).shape == (0, 3)
 
 
 def test_neighbors_are_listed_once_and_without_the_node() -> None:
     over = Data(x=torch.zeros(4, 1), edge_index=torch.tensor([[2, 0, 2, 1, 0], [1, 1, 1, 1, 3]]))
     assert neighbors(over, 1).tolist() == [0, 2]
     assert neighbors(over, 2).tolist() == []
-
-
-def test_nothing_to_remove() -> None:
-    over = graph()
-    assert outputs_without(network(over, name="gcn"), over, []).shape == (0, 3)

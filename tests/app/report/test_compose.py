@@ -66,14 +66,10 @@ def test_unfinished_and_damaged_runs_are_left_out(folder: Path, tmp_path: Path) 
         gather(tmp_path / "nowhere")
 
 
-def test_confusion_is_scikit_learns() -> None:
+def test_confusion_and_calibration_are_those_of_scikit_learn() -> None:
     rng = np.random.default_rng(0)
     truth, predicted = rng.integers(4, size=(2, 100))
     assert (confusion(truth, predicted, 5) == confusion_matrix(truth, predicted, labels=range(5))).all()
-
-
-def test_calibration_is_scikit_learns() -> None:
-    rng = np.random.default_rng(0)
     confidence = rng.random(500)
     correct = rng.random(500) < confidence**2
     bins, error = calibration(confidence, correct)
@@ -97,12 +93,8 @@ def test_bins_by_size_partition_the_nodes_and_keep_equal_keys_together() -> None
     expected = stats.binomtest(2, 3).proportion_ci(method="wilson")
     assert bins[-1].interval == pytest.approx((expected.low, expected.high))
     assert mean_by(size[:0], correct[:0]) == []
-
-
-def test_means_have_the_normal_interval() -> None:
-    size, value = np.arange(8), np.array([1.0, 2.0, 3.0, 4.0, 10.0, 20.0, 30.0, 40.0])
-    first, second = mean_by(size, value, bins=2)
-    assert (first.value, second.value) == (2.5, 25.0)
+    first, second = mean_by(np.arange(8), np.array([1.0, 2.0, 3.0, 4.0, 10.0, 20.0, 30.0, 40.0]), bins=2)
+    assert (first.value, second.value) == (2.5, 25.0)  # the mean of real values, with the normal interval
     half = 1.959964 * np.std([1, 2, 3, 4], ddof=1) / 2
     assert first.interval == pytest.approx((2.5 - half, 2.5 + half), abs=1e-5)
 

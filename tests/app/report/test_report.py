@@ -11,7 +11,7 @@ import pytest
 from tests.small_runs import run, small_graphs
 from torch_goat.app.cli.app import run as goat
 from torch_goat.app.report import compose, report
-from torch_goat.experiments import NamedGraph, Run, RunError
+from torch_goat.experiments import Run, RunError
 from torch_goat.settings import SettingsError
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
@@ -97,18 +97,11 @@ def test_regression_has_residuals(tmp_path: Path) -> None:
     assert "training mean would have a mean squared error of" in text
 
 
-def hostile(self: Run, data_dir: object = None) -> NamedGraph:
-    named = ORIGINAL(self, data_dir)
-    return named._replace(
-        ids=tuple(f"{HOSTILE} {node}" for node in named.ids), classes=(HOSTILE, f"$\\frac{{{HOSTILE}")
-    )
-
-
-ORIGINAL = Run.graph
-
-
 def test_hostile_names_are_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Run, "graph", hostile)
+    named = Run(folder / "goat-0").graph()
+    ids = tuple(f"{HOSTILE} {node}" for node in named.ids)
+    hostile = named._replace(ids=ids, classes=(HOSTILE, f"$\\frac{{{HOSTILE}"))
+    monkeypatch.setattr(Run, "graph", lambda self, data_dir=None: hostile)
     page = Page(report(folder / "goat-0"))
     assert [tag for tag, _ in page.tags].count("script") == 2  # the data and the viewer
     assert "img" not in [tag for tag, _ in page.tags]
@@ -175,15 +168,11 @@ def test_folder_names_may_be_invalid_unicode(folder: Path, monkeypatch: pytest.M
     assert b"Not included: ? is not done." in page
 
 
-def without_edges_and_test_nodes(self: Run, data_dir: object = None) -> NamedGraph:
-    named = ORIGINAL(self, data_dir)
+def test_graphs_without_edges_and_test_nodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    named = Run(folder / "gcn").graph()
     data = named.data.clone()
     data.edge_index, data.test_mask = data.edge_index[:, :0], data.test_mask & False
-    return named._replace(data=data)
-
-
-def test_graphs_without_edges_and_test_nodes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Run, "graph", without_edges_and_test_nodes)
+    monkeypatch.setattr(Run, "graph", lambda self, data_dir=None: named._replace(data=data))
     text = Page(report(folder / "gcn")).text
     assert "There are no test nodes." in text
     assert "0 to 0, median 0" in text

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import save
+from torch.testing import assert_close as assert_equal
 
 from torch_goat.data.datasets import DataError
 from torch_goat.data.datasets.cache import Graph, cache_folder, cached
@@ -23,11 +24,7 @@ def never() -> Graph:
 def test_what_is_kept_comes_back_equal(sparse: bool) -> None:
     made = graph(sparse)
     cached("some", "key", lambda: made)
-    kept = cached("some", "key", never)
-    assert kept.keys() == made.keys()
-    for key, value in made.items():
-        assert torch.equal(kept[key], value)
-        assert kept[key].dtype == value.dtype
+    assert_equal(cached("some", "key", never), made, rtol=0, atol=0)
 
 
 def test_features_that_are_mostly_zero_take_little_space(cache: Path) -> None:
@@ -44,12 +41,6 @@ def test_a_damaged_file_is_made_anew(cache: Path) -> None:
         file.write_bytes(damaged)
         assert torch.equal(cached("some", "key", lambda: made)["x"], made["x"])
         assert file.read_bytes() == content
-
-
-def test_nothing_is_kept_of_a_graph_that_could_not_be_made(cache: Path) -> None:
-    with pytest.raises(AssertionError):
-        cached("some", "key", never)
-    assert not list(cache.rglob("*.safetensors"))
 
 
 def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

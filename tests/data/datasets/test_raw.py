@@ -105,14 +105,12 @@ class Trap:
 
 
 def test_arrays_of_objects_are_refused_and_run_nothing(tmp_path: Path) -> None:
-    mark = tmp_path / "ran"
-    path = tmp_path / "a.npz"
-    np.savez(path, features=np.array([Trap(mark)], dtype=object))
-    with pytest.raises(DataError, match=r"a\.npz is damaged"):
-        check_whole(RawFile("a.npz", NOWHERE, "features"), path, path)
-    path.write_bytes(pickle.dumps(Trap(mark)))
-    with pytest.raises(DataError, match=r"a\.npz is damaged"):
-        check_whole(RawFile("a.npz", NOWHERE, "features"), path, path)
+    mark, array, plain = tmp_path / "ran", tmp_path / "a.npz", tmp_path / "b.npz"
+    np.savez(array, features=np.array([Trap(mark)], dtype=object))
+    plain.write_bytes(pickle.dumps(Trap(mark)))
+    for path in (array, plain):
+        with pytest.raises(DataError, match=f"{path.name} is damaged"):
+            check_whole(RawFile(path.name, NOWHERE, "features"), path, path)
     assert not mark.exists()
 
 

@@ -3,22 +3,17 @@ import pytest
 import torch
 from sklearn.model_selection import ShuffleSplit
 
+from tests.data.datasets.test_registry import PUBLISHED
 from torch_goat.data.datasets.splits import from_file, generated_parts, given, masks, per_class, rows, shuffled_parts
 
-# The paper's table.
-SIZES = {
-    (1044, 0.3, 0.1): (312, 105, 627),
-    (7624, 0.6, 0.2): (4574, 1525, 1525),
-    (13752, 0.7, 0.1): (9625, 1376, 2751),
-    (7650, 0.7, 0.1): (5354, 765, 1531),
-    (18333, 0.7, 0.1): (12832, 1834, 3667),
-    (34493, 0.7, 0.1): (24144, 3450, 6899),
-}
+SHARES = {"disease-nc": (0.3, 0.1), "lastfm-asia": (0.6, 0.2)}
+SHARES |= dict.fromkeys(("computers", "photo", "cs", "physics"), (0.7, 0.1))
 
 
 @pytest.mark.parametrize("seed", [0, 9])
-@pytest.mark.parametrize(("num_nodes", "train", "val"), SIZES)
-def test_random_splits_are_those_of_scikit_learn(num_nodes: int, train: float, val: float, seed: int) -> None:
+@pytest.mark.parametrize("name", SHARES)
+def test_random_splits_are_those_of_scikit_learn(name: str, seed: int) -> None:
+    (train, val), num_nodes = SHARES[name], PUBLISHED[name][0]
     outer = ShuffleSplit(n_splits=1, train_size=train + val, random_state=seed)
     (first, test) = next(outer.split(np.zeros(num_nodes)))
     inner = ShuffleSplit(n_splits=1, train_size=train / (train + val), random_state=seed)
@@ -26,7 +21,7 @@ def test_random_splits_are_those_of_scikit_learn(num_nodes: int, train: float, v
     parts = shuffled_parts(num_nodes, train, val, seed)
     for part, expected in zip(parts, (first[for_train], first[for_val], test), strict=True):
         assert part.tolist() == expected.tolist()
-    assert tuple(map(len, parts)) == SIZES[num_nodes, train, val]
+    assert tuple(map(len, parts)) == PUBLISHED[name][-1]["paper"]
 
 
 def test_per_class_is_drawn_as_the_study_draws_it() -> None:

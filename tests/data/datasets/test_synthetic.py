@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
+from torch_geometric.utils import to_networkx, to_undirected
 
 from torch_goat.data.datasets import betweenness, disease_sim, effective_size, top2
 from torch_goat.data.datasets.synthetic import (
@@ -18,18 +18,8 @@ from torch_goat.data.datasets.synthetic import (
 )
 
 
-def adjacency(num_nodes: int, edges: list[tuple[int, int]]) -> Tensor:
-    adjacent = torch.zeros(num_nodes, num_nodes, dtype=torch.bool)
-    for a, b in edges:
-        adjacent[a, b] = adjacent[b, a] = True
-    return adjacent
-
-
-def networkx(num_nodes: int, edges: Tensor) -> nx.Graph:
-    graph = nx.Graph()
-    graph.add_nodes_from(range(num_nodes))
-    graph.add_edges_from(edges.tolist())
-    return graph
+def matrix(graph: nx.Graph) -> Tensor:
+    return torch.from_numpy(nx.to_numpy_array(graph) > 0)
 
 
 def check_random_graph(data: Data, num_nodes: int, edges: float, deviation: float) -> None:
@@ -53,7 +43,9 @@ def test_top2_of_six_nodes_by_hand() -> None:
         (2.0, 0.8),  # 3: 2; at distance 2, node 1 has 0.8
         (4.0, 1.6),  # 4: 1; at distance 2, nodes 0 and 2 have 4 and 1.6
     ]
-    value = top2_value(feature, adjacency(6, [(0, 1), (1, 2), (2, 3), (1, 4)]))
+    graph = nx.empty_graph(6)
+    graph.add_edges_from([(0, 1), (1, 2), (2, 3), (1, 4)])
+    value = top2_value(feature, matrix(graph))
     for node, (a, b) in enumerate(largest):
         assert float(value[node]) == pytest.approx(math.sqrt(math.exp(a) + math.exp(b)), rel=1e-5)
     assert value[5] == 0  # no neighbours
@@ -62,7 +54,7 @@ def test_top2_of_six_nodes_by_hand() -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 def test_labels_of_top2_agree_with_a_search_by_networkx(seed: int) -> None:
     data = top2(seed, num_nodes=120, edge_probability=0.03)
-    graph = networkx(120, data.edge_index.t())
+    graph = to_networkx(data, to_undirected=True)
     values = []
     for node in range(120):
         near = nx.single_source_shortest_path_length(graph, node, cutoff=2)
@@ -89,15 +81,15 @@ GRAPHS = {
     "sparse": erdos_renyi(80, 0.02, torch.Generator().manual_seed(1)),
     "empty": erdos_renyi(5, 0.0, torch.Generator().manual_seed(2)),
     "complete": erdos_renyi(7, 1.0, torch.Generator().manual_seed(3)),
-    "grid": torch.from_numpy(nx.to_numpy_array(nx.grid_2d_graph(9, 9)) > 0),
-    "path": torch.from_numpy(nx.to_numpy_array(nx.path_graph(40)) > 0),
+    "grid": matrix(nx.grid_2d_graph(9, 9)),
+    "path": matrix(nx.path_graph(40)),
 }
 
 
 @pytest.mark.parametrize("name", GRAPHS)
 def test_structural_properties_agree_with_networkx(name: str) -> None:
     adjacent = GRAPHS[name]
-    graph = networkx(len(adjacent), adjacent.nonzero())
+    graph = nx.from_numpy_array(adjacent.numpy())
     expected = nx.betweenness_centrality(graph, normalized=False)
     assert betweenness_value(adjacent).tolist() == pytest.approx([expected[node] for node in graph], rel=1e-9, abs=1e-9)
     expected = nx.effective_size(graph)
@@ -121,11 +113,18 @@ def test_structural_tasks_are_those_of_the_paper(make, measure) -> None:
     assert make(0, num_nodes=5, edge_probability=0.0).y.tolist() == [0] * 5
 
 
-@pytest.mark.parametrize("change", [{"num_nodes": 0}, {"edge_probability": 1.5}, {"edge_probability": math.nan}])
-def test_impossible_graphs_are_refused(change: dict[str, float]) -> None:
-    (name,) = change
-    with pytest.raises(ValueError, match=f"{name} must be"):
-        top2(**change)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("make", "option", "value", "message"),
+    [
+        (top2, "num_nodes", 0, "num_nodes must be at least 1, got 0"),
+        (top2, "edge_probability", 1.5, "edge_probability must be between 0 and 1, got 1.5"),
+        (top2, "edge_probability", math.nan, "edge_probability must be between 0 and 1, got nan"),
+        (disease_sim, "num_nodes", 3, "num_nodes must be at least 10, got 3"),
+    ],
+)
+def test_impossible_graphs_are_refused(make, option: str, value: float, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make(**{option: value})
 
 
 def test_the_tree_grows_level_by_level() -> None:
@@ -149,8 +148,8 @@ def test_certain_and_impossible_infections() -> None:
 
 
 def test_how_often_a_neighbour_is_infected() -> None:
-    # 4000 pairs with one infected node each. It stays infected for k steps with probability 2^-k, and in every step the
-    # other node escapes with probability 1/2: it escapes altogether with the sum of 4^-k, which is 1/3.
+    # The infected node of each pair stays infected for k steps with probability 2^-k, and in every step the other node
+    # escapes with probability 1/2: it escapes altogether with the sum of 4^-k, which is 1/3.
     edge_index = to_undirected(torch.arange(8000).view(4000, 2).t())
     start = torch.arange(8000) % 2 == 0
     ever = epidemic(edge_index, torch.full((8000,), 0.5), start, torch.Generator().manual_seed(0))
@@ -180,8 +179,3 @@ def test_disease_sim_looks_like_disease(seed: int) -> None:
     assert readings[data.y[1:][caught] == 1].mean() > readings[data.y[1:][caught] == 0].mean() + 1
     assert [int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test")] == [312, 105, 627]
     assert torch.equal(disease_sim(seed).x, data.x)
-
-
-def test_disease_sim_needs_ten_nodes() -> None:
-    with pytest.raises(ValueError, match="num_nodes must be at least 10, got 3"):
-        disease_sim(num_nodes=3)

@@ -39,25 +39,15 @@ def webkb(url: str = NOWHERE) -> Real:
     """A dataset like Texas, read from the files of :func:`write_webkb`."""
     real = DATASETS["texas"]
     assert isinstance(real, Real)
-    lines = {"out1_node_feature_label.txt": 7, "out1_graph_edges.txt": 7}
     raw = tuple(
-        dataclasses.replace(file, url=f"{url}/{file.path}", lines=lines.get(Path(file.path).name, 0))
-        for file in real.raw
+        dataclasses.replace(file, url=f"{url}/{file.path}", lines=7 * file.path.endswith(".txt")) for file in real.raw
     )
-    split = Split((3, 1, 2), count=10, draw=given)
-    return dataclasses.replace(
-        real,
-        nodes=6,
-        edges=6,
-        edge_columns=5,
-        features=3,
-        classes=3,
-        raw=raw,
-        protocols={
-            "geom-gcn": split,
-            "random": Split((2, 2, 2), count=3, draw=shuffled(0.4, 0.3), row_normalized=True),
-        },
-    )
+    protocols = {
+        "geom-gcn": Split((3, 1, 2), count=10, draw=given),
+        "random": Split((2, 2, 2), count=3, draw=shuffled(0.4, 0.3), row_normalized=True),
+    }
+    counts = {"nodes": 6, "edges": 6, "edge_columns": 5, "features": 3, "classes": 3}
+    return dataclasses.replace(real, **counts, raw=raw, protocols=protocols)
 
 
 def write_planetoid(raw: Path, name: str) -> dict[str, np.ndarray]:

@@ -27,16 +27,11 @@ def test_clusters_are_found(dtype: type) -> None:
     assert (cluster(rows, 4, seed=3) == cluster(rows, 4, seed=3)).all()
 
 
-@pytest.mark.parametrize("far", [0.0, 2000.0, 1e6])
-def test_clusters_do_not_depend_on_the_origin(far: float) -> None:
-    years = np.repeat([0.0, 1.0, 2.0], 50)
-    found = cluster(np.stack([far + years, np.zeros(150)], axis=1), 3)
-    assert adjusted_rand_score(years, found) == 1
-
-
-def test_clusters_close_to_each_other_and_far_from_a_third() -> None:
-    truth = np.repeat([0.0, 10_000.0, 10_001.0], 50)
-    assert adjusted_rand_score(truth, cluster(np.stack([truth, truth], axis=1), 3)) == 1
+@pytest.mark.parametrize("places", [(0, 1, 2), (2000, 2001, 2002), (1e6, 1e6 + 1, 1e6 + 2), (0, 10_000, 10_001)])
+def test_clusters_far_from_the_origin_and_from_each_other(places: tuple[float, ...]) -> None:
+    truth = np.repeat(places, 50).astype(float)
+    for second in (truth, np.zeros(150)):
+        assert adjusted_rand_score(truth, cluster(np.stack([truth, second], axis=1), 3)) == 1
 
 
 def test_no_more_clusters_than_distinct_rows() -> None:
