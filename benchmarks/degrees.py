@@ -17,7 +17,6 @@ from torch_geometric.data import Data
 from torch_geometric.utils import to_dense_adj
 
 from torch_goat.data.datasets import load
-from torch_goat.data.datasets.synthetic import ties
 from torch_goat.files import write_atomic
 
 TASKS = {
@@ -39,7 +38,7 @@ KNOWN = (
 def counts(data: Data) -> dict[str, list[Tensor]]:
     """What is known of every node, each ``[N]``."""
     adjacent = to_dense_adj(data.edge_index, max_num_nodes=data.num_nodes)[0].double()  # [N, N]
-    degree, shared = adjacent.sum(1), ties(adjacent)
+    degree, shared = adjacent.sum(1), ((adjacent @ adjacent) * adjacent).sum(1) / 2
     each = degree.clamp(min=1)
     own = [torch.ones_like(degree), degree, degree.square()]
     known = ([own[0]], own, [*own, adjacent @ degree, adjacent @ (1 / each)], [*own, shared, shared / each])

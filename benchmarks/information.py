@@ -29,7 +29,7 @@ from runs import run_all
 from torch_geometric.data import Data
 
 from torch_goat.data.datasets import NEIGHBORHOOD_TASKS, load
-from torch_goat.data.datasets.neighborhood import SYNERGY_PERCENT, NeighborhoodDial
+from torch_goat.data.datasets.neighborhood import NeighborhoodDial
 from torch_goat.experiments import Experiment, Interrupted, PlannedRun, Result, Run, TrainingOptions, finished
 from torch_goat.experiments.information import captured_information, predicted_classes
 from torch_goat.experiments.information.captured import EPOCHS, MODELS, PARAMETERS, fitted, parameters
@@ -41,7 +41,7 @@ LEARNING_RATES = (0.003, 0.01, 0.03)
 SEEDS = range(10)
 SEARCHED_ON = ("synergy-50", "synergy-100")  # graph 0 of these, validation nodes
 GRAPHS = {"random graph": "", "tree": "-tree"}
-PERCENT = {"random graph": SYNERGY_PERCENT, "tree": (0, 50, 100)}
+PERCENT = {"random graph": (0, 25, 50, 75, 100), "tree": (0, 50, 100)}
 DIAL = {
     graph: {float(percent): f"synergy-{percent}{suffix}" for percent in PERCENT[graph]}
     for graph, suffix in GRAPHS.items()

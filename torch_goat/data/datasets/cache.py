@@ -41,13 +41,7 @@ def cache_lock(name: str) -> Iterator[Path]:
 
 
 def cached(name: str, key: str, prepare: Callable[[], Graph]) -> Graph:
-    """Returns the cached graph of a key, or prepares and caches it.
-
-    Args:
-        name: The dataset.
-        key: A digest of everything that the graph depends on.
-        prepare: Returns the graph; called by one process at a time.
-    """
+    """Returns the cached graph of a key, a digest of everything it depends on, or lets one process prepare it."""
     file = cache_folder() / name / f"{key}.safetensors"
     graph = _read(file)
     if graph is None:
@@ -61,25 +55,20 @@ def cached(name: str, key: str, prepare: Callable[[], Graph]) -> Graph:
 
 def _read(file: Path) -> Graph | None:
     try:
-        return _unpack(load_file(file))
+        graph = load_file(file)
+        if "x" not in graph:
+            graph["x"] = torch.zeros(graph.pop("x.shape").tolist())
+            graph["x"].view(-1)[graph.pop("x.position")] = graph.pop("x.value")
+        return graph
     except (FileNotFoundError, SafetensorError, KeyError, RuntimeError):  # damaged files are recreated
         return None
 
 
 def _pack(graph: Graph) -> Graph:
     """Stores sparse features as positions and values (Physics: 14 MB instead of 1.2 GB)."""
-    x = graph["x"]
-    position = x.flatten().nonzero().squeeze(1)
     packed = {key: value.contiguous() for key, value in graph.items()}
+    x = packed["x"].view(-1)
+    position = x.nonzero().squeeze(1)
     if 3 * position.numel() <= x.numel():
-        del packed["x"]
-        packed |= {"x.position": position, "x.value": x.flatten()[position], "x.shape": torch.tensor(x.shape)}
+        packed |= {"x.position": position, "x.value": x[position], "x.shape": torch.tensor(packed.pop("x").shape)}
     return packed
-
-
-def _unpack(packed: Graph) -> Graph:
-    if "x" in packed:
-        return packed
-    x = torch.zeros(packed.pop("x.shape").tolist())
-    x.view(-1)[packed.pop("x.position")] = packed.pop("x.value")
-    return packed | {"x": x}

@@ -2,7 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import product
 from typing import ClassVar, Literal, NamedTuple
 
@@ -41,15 +42,10 @@ class NeighborhoodTask(ABC):
     informative neighbour) combined with its value and, in tasks with rules, a one-hot vector of the rule of informative
     nodes. ``role`` is 0 for centres, 1 for the first informative neighbour, 2 for the second, and so on. Informative
     nodes are unlabelled: their ``y`` is -1 and they are in no split.
-
-    Args:
-        informative: The number of informative neighbours per centre.
-        centers: The number of centres; 60/20/20 percent are for training, validation and testing.
-        graph: ``"random"`` or ``"tree"``.
     """
 
-    informative: int = 2
-    centers: int = 300
+    informative: int = 2  #: The number of informative neighbours per centre.
+    centers: int = 300  #: The number of centres; 60/20/20 percent are for training, validation and testing.
     graph: Literal["random", "tree"] = "random"
     num_values: ClassVar[int] = 2
     num_rules: ClassVar[int] = len(RULES)
@@ -73,10 +69,8 @@ class NeighborhoodTask(ABC):
     @property
     def num_edges(self) -> float:
         """The expected number of undirected edges."""
-        own = self.centers * self.informative
-        if self.graph == "tree":
-            return own + self.centers - 1
-        return own + DISTRACTORS * (self.centers + own) / 2
+        others = self.centers - 1 if self.graph == "tree" else DISTRACTORS * self.num_nodes / 2
+        return self.centers * self.informative + others
 
     @property
     def num_classes(self) -> int:
@@ -87,14 +81,12 @@ class NeighborhoodTask(ABC):
         """All possible observations with their labels; the probabilities sum to one."""
 
     def distribution(self, sources: int = 2) -> dict[tuple[int, ...], float]:
-        """The exact joint distribution of sources and label, for :func:`torch_goat.experiments.information.decompose`.
+        """The exact joint distribution of sources and label, for :func:`torch_goat.experiments.information.decompose`:
+        the probability of each outcome ``(source, ..., source, label)``.
 
         Args:
             sources: The number of sources. With 2, these are the first informative neighbour and the others; with 3,
                 the first, the second and the others. A source consists of the values and the rule of its neighbours.
-
-        Returns:
-            The probability of each outcome ``(source, ..., source, label)``, with sources numbered.
         """
         if not 2 <= sources <= min(3, self.informative):
             raise ValueError(f"sources must be 2 or 3 and at most informative={self.informative}, got {sources}.")
@@ -102,8 +94,11 @@ class NeighborhoodTask(ABC):
         for outcome in self.outcomes():
             values, last = outcome.values, sources - 1
             groups = [*((value,) for value in values[:last]), values[last:]]
-            key = (*(self._symbol(group, outcome.rule) for group in groups), outcome.label)
-            joint[key] = joint.get(key, 0.0) + outcome.probability
+            symbols = [
+                reduce(lambda number, value: number * self.num_values + value, group, outcome.rule + 1)
+                for group in groups
+            ]
+            joint[*symbols, outcome.label] = joint.get((*symbols, outcome.label), 0.0) + outcome.probability
         return joint
 
     @staticmethod
@@ -112,12 +107,6 @@ class NeighborhoodTask(ABC):
         informative neighbour to its centre, 1 from another informative neighbour, otherwise -1."""
         source, target = data.role[data.edge_index]
         return torch.where((target == 0) & (source > 0), (source > 1).long(), -1)
-
-    def _symbol(self, group: tuple[int, ...], rule: int) -> int:
-        number = rule + 1
-        for value in group:
-            number = number * self.num_values + value
-        return number
 
     def make(self, seed: int = 0) -> Data:
         """Generates a graph with features, labels, roles and masks."""
@@ -166,14 +155,10 @@ class NeighborhoodDial(NeighborhoodTask):
     equal the label: 1 bit of redundancy. With ``unique``, the bits are independent and the label is the first one: 1
     bit of unique information. Since every informative neighbour shows the rule, the shares of the rules equal the terms
     of the decomposition in bits, under both measures.
-
-    Args:
-        synergy: The share of ``xor``.
-        unique: The share of ``unique``; the remainder is the share of ``copy``.
     """
 
-    synergy: float = 0.5
-    unique: float = 0.0
+    synergy: float = 0.5  #: The share of ``xor``.
+    unique: float = 0.0  #: The share of ``unique``; the remainder is the share of ``copy``.
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -221,13 +206,10 @@ class CountDistinct(NeighborhoodTask):
 
     With two informative neighbours, all information is synergy. With more, the other neighbours' values are informative
     by themselves; the exact decomposition follows from :meth:`distribution`.
-
-    Args:
-        values: The number of possible values.
     """
 
     informative: int = 3
-    values: int = 3
+    values: int = 3  #: The number of possible values.
     num_rules: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
@@ -244,22 +226,13 @@ class CountDistinct(NeighborhoodTask):
             yield Outcome(drawn, -1, len(set(drawn)) - 1, self.values**-self.informative)
 
 
-SYNERGY_PERCENT = (0, 25, 50, 75, 100)
-"""The shares of synergy that are available as datasets."""
-
-
-def _tasks(graph: Literal["random", "tree"], suffix: str) -> dict[str, NeighborhoodTask]:
-    tasks: dict[str, NeighborhoodTask] = {
-        f"xor{suffix}": NeighborhoodXOR(graph=graph),
-        f"xor-3{suffix}": NeighborhoodXOR(graph=graph, informative=3),
-        f"copy{suffix}": NeighborhoodCopy(graph=graph),
-        f"unique{suffix}": NeighborhoodUnique(graph=graph),
-        f"count-distinct{suffix}": CountDistinct(graph=graph),
-    }
-    for percent in SYNERGY_PERCENT:
-        tasks[f"synergy-{percent}{suffix}"] = NeighborhoodDial(graph=graph, informative=4, synergy=percent / 100)
-    return tasks
-
-
-NEIGHBORHOOD_TASKS: dict[str, NeighborhoodTask] = _tasks("random", "") | _tasks("tree", "-tree")
-"""The tasks that are available as datasets, by name."""
+_TASKS: dict[str, NeighborhoodTask] = {
+    "xor": NeighborhoodXOR(),
+    "xor-3": NeighborhoodXOR(informative=3),
+    "copy": NeighborhoodCopy(),
+    "unique": NeighborhoodUnique(),
+    "count-distinct": CountDistinct(),
+    **{f"synergy-{share}": NeighborhoodDial(informative=4, synergy=share / 100) for share in (0, 25, 50, 75, 100)},
+}
+#: The tasks that are available as datasets, by name.
+NEIGHBORHOOD_TASKS = _TASKS | {f"{name}-tree": replace(task, graph="tree") for name, task in _TASKS.items()}

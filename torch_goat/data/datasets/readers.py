@@ -17,13 +17,8 @@ Reader = Callable[[Path], Graph]
 
 
 def pyg(kind: type[InMemoryDataset], *name: str, symmetric: bool = False) -> Reader:
-    """Uses the raw parser of a PyG dataset class without its downloads and processed files.
-
-    Args:
-        kind: The class; its raw files are in a folder of the same name.
-        name: The dataset's name in the class, if it has several.
-        symmetric: Whether to add the reverse of every edge.
-    """
+    """Uses the raw parser of a PyG dataset class, whose files are in a folder of that name, without its downloads and
+    processed files; ``symmetric`` adds the reverse of every edge."""
 
     class Parsed(kind):
         parsed: Data

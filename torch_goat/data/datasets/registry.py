@@ -123,40 +123,33 @@ def _shuffled_split(train: float, val: float, sizes: Sizes, normalized: bool = F
     return Split(sizes, count=10, draw=splits.shuffled(train, val), row_normalized=normalized)
 
 
-def _public_split(classes: int, normalized: bool = True) -> Split:
-    return Split((20 * classes, 500, 1000), draw=splits.given, row_normalized=normalized)
-
-
-def _per_class_splits(classes: int) -> dict[str, Split]:
-    counts = {"tuned": 1, "per-class": 10}  # "tuned" is the first of the ten
-    return {name: Split((20 * classes, 500, 1000), count, splits.per_class) for name, count in counts.items()}
-
-
-def _planetoid(name: str, counts: Counts, protocols: dict[str, Split], **more: Any) -> Dataset:
-    prefix = f"ind.{name.lower()}."
+def _planetoid(name: str, counts: Counts, protocols: tuple[str, ...], normalized: bool = True, **more: Any) -> Dataset:
+    prefix, sizes = f"ind.{name.lower()}.", (20 * counts[-1], 500, 1000)
+    public = Split(sizes, draw=splits.given, row_normalized=normalized)
+    known = {
+        "public": public,
+        "paper": public,
+        "tuned": Split(sizes, 1, splits.per_class),  # the first of the next ten
+        "per-class": Split(sizes, 10, splits.per_class),
+    }
     raw = (
         RawFile(f"Planetoid/{name}/raw/{file}", f"{Planetoid.url}/{file}", "a part of the graph", sha256)
         for file, sha256 in PLANETOID_SHA256.items()
         if file.startswith(prefix)
     )
-    read = readers.pyg(Planetoid, name)
-    return _dataset(Real, name.lower(), counts, protocols=protocols, raw=tuple(raw), read=read, **more)
+    chosen, read = {split: known[split] for split in protocols}, readers.pyg(Planetoid, name)
+    return _dataset(Real, name.lower(), counts, protocols=chosen, raw=tuple(raw), read=read, **more)
 
 
 def _npz(kind: Any, name: str, counts: Counts, paper: Sizes, tuned: Sizes) -> Dataset:
     file, split_file = (f"{stem}.npz" for stem in NPZ_FILES[name])
     fixed = RawFile(f"splits_60_20_20/{split_file}", f"{TUNED_GNN}/{split_file}", "the 60/20/20 split")
-    return _dataset(
-        Real,
-        name.lower(),
-        counts,
-        protocols={
-            "paper": _shuffled_split(0.7, 0.1, paper),
-            "tuned": Split(tuned, draw=splits.from_file, files=(fixed,), row_normalized=True),
-        },
-        raw=(RawFile(f"{kind.__name__}/{name}/raw/{file}", kind.url + file, "edges, features and labels"),),
-        read=readers.pyg(kind, name),
-    )
+    protocols = {
+        "paper": _shuffled_split(0.7, 0.1, paper),
+        "tuned": Split(tuned, draw=splits.from_file, files=(fixed,), row_normalized=True),
+    }
+    raw = RawFile(f"{kind.__name__}/{name}/raw/{file}", kind.url + file, "edges, features and labels")
+    return _dataset(Real, name.lower(), counts, protocols=protocols, raw=(raw,), read=readers.pyg(kind, name))
 
 
 def _webkb(name: str, nodes: int, edges: int, sizes: Sizes) -> Dataset:
@@ -168,38 +161,24 @@ def _webkb(name: str, nodes: int, edges: int, sizes: Sizes) -> Dataset:
     for index in range(10):
         file = f"{name}_split_0.6_0.2_{index}.npz"
         files.append(RawFile(f"{folder}/{file}", f"{WebKB.url}/splits/{file}", f"split {index}"))
-    split = Split(sizes, count=10, draw=splits.given)
-    return _dataset(
-        Real,
-        name,
-        (nodes, edges, 1703, 5),
-        protocols={"geom-gcn": split, "paper": split},
-        note="Links keep their direction.",
-        raw=tuple(files),
-        read=readers.pyg(WebKB, name),
-    )
+    protocols = dict.fromkeys(("geom-gcn", "paper"), Split(sizes, count=10, draw=splits.given))
+    more = {"note": "Links keep their direction.", "raw": tuple(files), "read": readers.pyg(WebKB, name)}
+    return _dataset(Real, name, (nodes, edges, 1703, 5), protocols=protocols, **more)
 
 
 def _disease(name: str, nodes: int, features: int, split: Split, note: str = "") -> Dataset:
-    path, url = f"Disease/{name}/{name}", f"{HGCN}/{name}/{name}"
-    return _dataset(
-        Real,
-        name.replace("_", "-"),
-        (nodes, nodes - 1, features, 2),
-        edge_columns=2 * (nodes - 1),
-        protocols={"paper": split},
-        note=note,
-        raw=(
-            RawFile(f"{path}.feats.npz", f"{url}.feats.npz", "features"),
-            RawFile(f"{path}.labels.npy", f"{url}.labels.npy", "labels"),
-            RawFile(f"{path}.edges.csv", f"{url}.edges.csv", "edges", lines=nodes - 1),
-        ),
-        read=readers.disease(name),
+    path, url, edges = f"Disease/{name}/{name}", f"{HGCN}/{name}/{name}", nodes - 1
+    raw = (
+        RawFile(f"{path}.feats.npz", f"{url}.feats.npz", "features"),
+        RawFile(f"{path}.labels.npy", f"{url}.labels.npy", "labels"),
+        RawFile(f"{path}.edges.csv", f"{url}.edges.csv", "edges", lines=edges),
     )
+    more = {"protocols": {"paper": split}, "note": note, "raw": raw, "read": readers.disease(name)}
+    return _dataset(Real, name.replace("_", "-"), (nodes, edges, features, 2), edge_columns=2 * edges, **more)
 
 
 def _arxiv(name: str, features: int, read: Reader, files: dict[str, str], note: str) -> Dataset:
-    split = Split((90941, 29799, 48603), draw=splits.given)
+    protocols = dict.fromkeys(("public", "paper"), Split((90941, 29799, 48603), draw=splits.given))
     files = files | {
         "raw/node-label.csv.gz": "labels",
         "raw/edge.csv.gz": "edges",
@@ -207,16 +186,9 @@ def _arxiv(name: str, features: int, read: Reader, files: dict[str, str], note: 
         "split/time/valid.csv.gz": "validation nodes",
         "split/time/test.csv.gz": "test nodes",
     }
-    return _dataset(
-        Real,
-        name,
-        (169343, 1166243, features, 40),
-        edge_columns=2315598,
-        protocols={"public": split, "paper": split},
-        note=note,
-        raw=tuple(RawFile(f"ogbn_arxiv/{path}", OGB, holds, member=f"arxiv/{path}") for path, holds in files.items()),
-        read=read,
-    )
+    raw = (RawFile(f"ogbn_arxiv/{path}", OGB, holds, member=f"arxiv/{path}") for path, holds in files.items())
+    more = {"protocols": protocols, "note": note, "raw": tuple(raw), "read": read}
+    return _dataset(Real, name, (169343, 1166243, features, 40), edge_columns=2315598, **more)
 
 
 _ALL: list[Dataset] = [
@@ -237,16 +209,12 @@ _ALL: list[Dataset] = [
     _planetoid(
         "Cora",
         (2708, 10556, 1433, 7),
-        {"public": _public_split(7), **_per_class_splits(7)},
+        ("public", "tuned", "per-class"),
         elsewhere={"paper": "cora-content"},
         note="The paper's split of Cora is that of cora-content.",
     ),
-    _planetoid(
-        "CiteSeer",
-        (3327, 9104, 3703, 6),
-        {"public": _public_split(6), "paper": _public_split(6), **_per_class_splits(6)},
-    ),
-    _planetoid("PubMed", (19717, 88648, 500, 3), {"public": _public_split(3, normalized=False)}),
+    _planetoid("CiteSeer", (3327, 9104, 3703, 6), ("public", "paper", "tuned", "per-class")),
+    _planetoid("PubMed", (19717, 88648, 500, 3), ("public",), normalized=False),
     _npz(Amazon, "Computers", (13752, 491722, 767, 10), paper=(9625, 1376, 2751), tuned=(8251, 2750, 2751)),
     _npz(Amazon, "Photo", (7650, 238162, 745, 8), paper=(5354, 765, 1531), tuned=(4590, 1530, 1530)),
     _npz(Coauthor, "CS", (18333, 163788, 6805, 15), paper=(12832, 1834, 3667), tuned=(10999, 3666, 3668)),

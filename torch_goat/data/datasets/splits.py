@@ -75,8 +75,7 @@ def given(graph: Graph, index: int, files: list[Path]) -> Parts:
 
 def rows(train: range, val: range, test: range) -> Draw:
     """Nodes by their position in the raw file."""
-    parts = torch.tensor(train), torch.tensor(val), torch.tensor(test)
-    return lambda graph, index, files: parts
+    return lambda graph, index, files: (torch.tensor(train), torch.tensor(val), torch.tensor(test))
 
 
 def per_class(graph: Graph, index: int, files: list[Path]) -> Parts:

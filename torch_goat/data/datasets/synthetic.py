@@ -85,15 +85,8 @@ def random_tree(num_nodes: int, generator: Generator) -> Tensor:
 
 
 def epidemic(edge_index: Tensor, chance: Tensor, start: Tensor, generator: Generator, recovery: float = 0.5) -> Tensor:
-    """Simulates an SIR epidemic and returns which nodes were ever infected ``[N]``.
-
-    Args:
-        edge_index: The edges ``[2, E]``, in both directions.
-        chance: The probability of each node to catch the disease from an infected neighbour in one step ``[N]``.
-        start: The nodes that are infected initially ``[N]``.
-        generator: The source of randomness.
-        recovery: The probability of an infected node to recover in one step.
-    """
+    """Simulates an SIR epidemic and returns which nodes were ever infected ``[N]``: in one step, a node catches the
+    disease from each infected neighbour with probability ``chance`` ``[N]``, and recovers with ``recovery``."""
     source, target = edge_index
     infected, ever = start, start.clone()
     while infected.any():
@@ -155,24 +148,16 @@ def effective_size_value(adjacent: Tensor) -> Tensor:
     among them, from a symmetric adjacency matrix ``[N, N]``; 0 for isolated nodes."""
     hop = adjacent.float()
     degree = hop.sum(dim=1)
-    return degree - 2 * ties(hop) / degree.clamp(min=1)
+    return degree - ((hop @ hop) * hop).sum(dim=1) / degree.clamp(min=1)
 
 
-def ties(adjacent: Tensor) -> Tensor:
-    """The number of edges among the neighbours of every node ``[N]``, from a real symmetric adjacency ``[N, N]``."""
-    return ((adjacent @ adjacent) * adjacent).sum(dim=1) / 2
-
-
-def scaled(value: Tensor) -> Tensor:
-    """Scales values to the range [0, 1]; constant values become 0."""
-    low, high = value.aminmax()
-    return (value - low) / (high - low if high > low else 1)
-
-
-def _structure(value: Callable[[Tensor], Tensor], seed: int, num_nodes: int, edge_probability: float) -> Data:
+def _structure(measure: Callable[[Tensor], Tensor], seed: int, num_nodes: int, edge_probability: float) -> Data:
     generator = Generator().manual_seed(seed)
     adjacent = erdos_renyi(num_nodes, edge_probability, generator)
-    return _on_random_graph(torch.eye(num_nodes), adjacent, scaled(value(adjacent)).float(), generator)
+    value = measure(adjacent)
+    low, high = value.aminmax()
+    y = (value - low) / (high - low if high > low else 1)
+    return _on_random_graph(torch.eye(num_nodes), adjacent, y.float(), generator)
 
 
 def _on_random_graph(x: Tensor, adjacent: Tensor, y: Tensor, generator: Generator) -> Data:

@@ -77,13 +77,8 @@ class Blocks:
             start = end
 
     def take(self, ordering: Ordering, block: Block, closed: bool) -> Ordering:
-        """The part of the graph's ordering that a block replays; nodes that are only read have at most a self loop.
-
-        Args:
-            ordering: The graph's ordering.
-            block: The block.
-            closed: Whether the layer adds self loops.
-        """
+        """The part of the graph's ordering that a block replays; nodes that are only read have at most a self loop,
+        which they have if the layer adds self loops (``closed``)."""
         ptr, start = self._starts(block, closed)
         size = torch.full_like(block.n_id, int(closed))
         length = ordering.ptr[block.nodes + 1] - ordering.ptr[block.nodes]  # [b], of the block's segments
@@ -101,12 +96,8 @@ class Blocks:
     def give(self, ordering: Ordering, block: Block, closed: bool, selected: int | None = None) -> tuple[Tensor, ...]:
         """A block's ordering in the graph's numbering: segment sizes, tokens, sources, scores and coefficients.
 
-        Args:
-            ordering: The block's ordering.
-            block: The block.
-            closed: Whether the layer adds self loops.
-            selected: If the layer selects neighbours before ordering them, the number of those that precede the block:
-                only selected neighbours have a token.
+        If the layer selects neighbours before ordering them, only these have a token, and ``selected`` is the number of
+        those that precede the block.
         """
         length = ordering.ptr.diff()[block.own]
         if selected is None:

@@ -25,35 +25,21 @@ def generator_seed(seed: int, numbers: np.ndarray) -> int:
 
 
 def sample(ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray) -> Sampled:
-    """Samples neighbours of the seeds, then neighbours of these, and so on.
+    """Samples neighbours of the seeds ``[B]``, at most ``fanout[0]`` each (all if negative), then of these, and so on.
 
-    Args:
-        ptr: The edges into node ``t`` are ``ptr[t]`` to ``ptr[t + 1]`` ``[N + 1]``.
-        source: Their sources ``[E]``.
-        seeds: The nodes of the batch ``[B]``.
-        fanout: The maximum number of neighbours per node in each hop; negative takes all ``[hops]``.
-        key: The batch's key ``[1]``.
-
-    Returns:
-        The nodes, seeds first; the source and the target of each edge as positions among these, and its position in
-        ``source``, by target; and per hop the number of new nodes (first the number of seeds) and the number of edges.
+    Returns the nodes, seeds first; the source and the target of each edge as positions among these, and its position in
+    ``source``, by target; and per hop the number of new nodes (first the number of seeds) and the number of edges.
     """
-    node, begin = seeds, 0
-    edges: list[np.ndarray] = []
-    columns: list[np.ndarray] = []
-    rows: list[np.ndarray] = []
-    sizes = [seeds.size]
+    node, begin, sizes = seeds, 0, [seeds.size]
+    hops: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for most in fanout:
         place, count = _draw(ptr, node[begin:], int(most), key)
         new, row = _number(node, source[place].astype(np.int64))
-        edges.append(place)
-        rows.append(row)
-        columns.append(np.repeat(np.arange(begin, node.size), count))
+        hops.append((row, np.repeat(np.arange(begin, node.size), count), place))
         begin, node = node.size, np.concatenate([node, new])
         sizes.append(new.size)
-    counts = [place.size for place in edges]
-    joined = (np.concatenate(parts) for parts in (rows, columns, edges))
-    return node, *joined, np.array(sizes), np.array(counts)  # type: ignore[return-value]
+    row, column, edge = (np.concatenate(parts) for parts in zip(*hops, strict=True))
+    return node, row, column, edge, np.array(sizes), np.array([place.size for *_, place in hops])
 
 
 def _draw(ptr: np.ndarray, targets: np.ndarray, most: int, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -33,14 +33,9 @@ _NO_RESERVE: Final = 0x4000  # MAP_NORESERVE: without it, Linux refuses writable
 
 
 class GroupedData(Data):
-    """A graph whose edges are grouped by target (CSC) instead of listed in ``edge_index``.
+    """A graph whose edges are grouped by target (see :class:`CSC`) instead of listed in ``edge_index``.
 
     Like every ``Data`` it is both a ``GraphStore`` and a ``FeatureStore``; PyG's loaders accept it as ``(data, data)``.
-
-    Args:
-        ptr: The edges into node ``t`` are ``ptr[t]`` to ``ptr[t + 1]`` ``[N + 1]``.
-        source: The source of each edge ``[E]``.
-        **arrays: Further attributes of the ``Data``.
     """
 
     def __init__(self, ptr: Tensor | None = None, source: Tensor | None = None, **arrays: Any) -> None:

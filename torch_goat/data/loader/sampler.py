@@ -67,12 +67,7 @@ class NeighborSampler(BaseSampler):
         return self.csc.edge
 
     def sample_from_nodes(self, inputs: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:
-        """Samples the neighbourhood of a batch of nodes.
-
-        Args:
-            inputs: The nodes.
-            **kwargs: Ignored; part of PyG's interface.
-        """
+        """Samples the neighbourhood of a batch of nodes; other arguments of PyG's interface are ignored."""
         if inputs.time is not None:
             raise ValueError("temporal sampling is not supported; leave input_time out.")
         return node_sample(inputs, self._sample)
@@ -80,12 +75,7 @@ class NeighborSampler(BaseSampler):
     def sample_from_edges(
         self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
     ) -> SamplerOutput:
-        """Samples the neighbourhood of the endpoints of a batch of edges and of negative edges.
-
-        Args:
-            inputs: The edges.
-            neg_sampling: The number and form of negative edges.
-        """
+        """Samples the neighbourhood of the endpoints of a batch of edges and of negative edges."""
         if inputs.time is not None:
             raise ValueError("temporal sampling is not supported; leave edge_label_time out.")
         ends = torch.cat([inputs.row, inputs.col]).numpy()

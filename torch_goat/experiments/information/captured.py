@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import Module
@@ -37,24 +36,16 @@ def captured_information(prediction: Any, label: Any, *, corrected: bool = True)
     """
     first, second = symbols(prediction, "the prediction"), symbols(label, "the label")
     if len(first) != len(second) or len(first) == 0:
-        raise ValueError(
-            f"prediction and label must have the same, nonzero length, got {len(first)} and {len(second)}."
-        )
-    missing = int((as_array(label) < 0).sum())
-    if missing:
+        sizes = f"{len(first)} and {len(second)}"
+        raise ValueError(f"prediction and label must have the same, nonzero length, got {sizes}.")
+    if missing := int((as_array(label) < 0).sum()):
         raise ValueError(f"the labels of {missing} nodes are unknown (below 0); remove these nodes.")
-    share = np.bincount(second) / len(second)
-    entropy = float(-(share * np.log2(share)).sum())
-    return min(float(mutual_information(count([first, second]), corrected)), entropy)
+    entropy = mutual_information(count([second, second]))
+    return float(min(mutual_information(count([first, second]), corrected), entropy))
 
 
 def predicted_classes(model: Module, data: Data) -> Tensor:
-    """The predicted class of each node ``[N]``, with the model in evaluation mode.
-
-    Args:
-        model: Maps ``(x, edge_index)`` to class scores.
-        data: The graph, on any device.
-    """
+    """The class of each node ``[N]`` with the highest score of ``model(x, edge_index)`` in evaluation mode."""
     device = next(model.parameters()).device
     training = model.training
     model.eval()
@@ -65,19 +56,12 @@ def predicted_classes(model: Module, data: Data) -> Tensor:
 
 
 def fitted(model: str, layers: int, data: Data, budget: int = PARAMETERS) -> ModelOptions:
-    """The widest network of a model within a parameter budget: linear encoder, ``layers`` layers, linear output.
-
-    Args:
-        model: A key of ``MODELS``.
-        layers: The number of layers.
-        data: The graph, which determines the numbers of features and classes.
-        budget: The largest number of parameters.
-    """
-    width = 2  # even, for bidirectional RNNs
-    if parameters(_options(model, width, layers), data) > budget:
-        raise ValueError(f"{layers} layers of {model} exceed {budget} parameters at the smallest width.")
+    """The widest network of a model within a parameter budget: linear encoder, ``layers`` layers, linear output."""
+    width = 0  # even, for bidirectional RNNs
     while parameters(_options(model, width + 2, layers), data) <= budget:
         width += 2
+    if not width:
+        raise ValueError(f"{layers} layers of {model} exceed {budget} parameters at the smallest width.")
     return _options(model, width, layers)
 
 
@@ -89,11 +73,7 @@ def parameters(options: ModelOptions, data: Data) -> int:
 
 
 def _options(model: str, width: int, layers: int) -> ModelOptions:
-    own = dict(MODELS[model])
+    own = MODELS[model] | {"input_channels": width, "last_channels": width, "num_layers": layers}
     if layers > 1:
-        own["hidden_channels"] = width
-        if own["name"] == "goat":
-            own["last"] = "goat"
-    return ModelOptions(
-        **own, input_channels=width, last_channels=width, num_layers=layers, activation="relu", dropout=0.0
-    )
+        own |= {"hidden_channels": width} | ({"last": "goat"} if own["name"] == "goat" else {})
+    return ModelOptions(**own, activation="relu", dropout=0.0)

@@ -19,14 +19,7 @@ COLORS = {"unique 1": "#4477aa", "unique 2": "#66ccee", "redundancy": "#bbbbbb",
 def bar_chart(
     path: Path, title: str, parts: Mapping[str, tuple[float, float, float]], models: Mapping[str, float]
 ) -> None:
-    """Draws the parts of the information with their intervals, and how much of it models captured.
-
-    Args:
-        path: The file, a ``.png``, ``.svg`` or ``.pdf``.
-        title: The title of the chart.
-        parts: The bits of each part and the ends of its interval.
-        models: The bits that each model captured; may be empty.
-    """
+    """Draws the bits of each part of the information with its interval, and the bits that each model captured."""
     figure = new_figure(path, 7.0 + 0.35 * len(models), 3.6)
     axes = figure.subplots()
     names = [*parts, *models]

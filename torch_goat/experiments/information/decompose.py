@@ -128,13 +128,9 @@ class Terms(NamedTuple):
 def specific_information(counts: Array, corrected: bool = False) -> Array:
     r"""The specific information of each target value, :math:`I(S; T = t) = D(p(s \mid t) \,\|\, p(s))` ``[..., T]``.
 
-    Its mean over the target values is :math:`I(S; T)`. Values that never occur have 0.
-
-    Args:
-        counts: Tables ``[..., S, T]``.
-        corrected: Whether to subtract the Miller-Madow bias of the plug-in estimate. The correction of
-            :math:`H(S \mid t)` uses the samples with that target value, the one of :math:`H(S)` is shared by all
-            values, so that the mean is the usual corrected :math:`I(S; T)`.
+    Its mean over the target values is :math:`I(S; T)`. Values that never occur have 0. The Miller-Madow correction of
+    :math:`H(S \mid t)` uses the samples with that target value, the one of :math:`H(S)` is shared by all values, so
+    that the mean is the usual corrected :math:`I(S; T)`.
     """
     total = counts.sum(axis=(-2, -1), keepdims=True)
     per_value = counts.sum(axis=-2, keepdims=True)  # [..., 1, T]

@@ -13,7 +13,6 @@ from torch import Tensor
 from torch_goat.settings import nearest
 
 SAMPLES_PER_CELL = 5  # a smaller sample triggers a warning
-MAX_BINS = 8  # that supported_bins returns
 ITERATIONS = 100  # of k-means, at most
 
 
@@ -33,13 +32,7 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def symbols(values: Any, name: str, remedy: str = "with quantile_bins") -> NDArray[np.int64]:
-    """Numbers the distinct values of a discrete variable from 0 ``[n]``.
-
-    Args:
-        values: One value per sample ``[n]``.
-        name: The name of the variable in error messages.
-        remedy: How to discretize it, for error messages.
-    """
+    """Numbers the distinct values of a discrete variable from 0 ``[n]``; errors show its name and a remedy."""
     array = as_array(values)
     if array.ndim != 1:
         raise ValueError(f"{name} must have one value per sample, got shape {list(array.shape)}.")
@@ -79,16 +72,9 @@ def check_size(samples: int, shape: Sequence[int]) -> str:
 
 
 def supported_bins(samples: int, target_symbols: int) -> int:
-    """The largest number of bins, from 2 to 8, for which two sources do not trigger a :class:`SmallSampleWarning`.
-
-    Args:
-        samples: The number of samples.
-        target_symbols: The number of symbols of the target.
-    """
+    """The largest number of bins, from 2 to 8, for which two sources do not trigger a :class:`SmallSampleWarning`."""
     # Each source has one more symbol, for groups without neighbours.
-    fitting = [
-        bins for bins in range(2, MAX_BINS + 1) if SAMPLES_PER_CELL * (bins + 1) ** 2 * target_symbols <= samples
-    ]
+    fitting = [bins for bins in range(2, 9) if SAMPLES_PER_CELL * (bins + 1) ** 2 * target_symbols <= samples]
     return max(fitting, default=2)
 
 

@@ -13,14 +13,8 @@ from torch_goat.data import datasets
 from torch_goat.data.datasets import NEIGHBORHOOD_TASKS
 from torch_goat.data.tables import Tables
 from torch_goat.experiments import Experiment, ModelOptions, Observer, TrainingOptions, fit
-from torch_goat.experiments.information import (
-    Estimate,
-    captured_information,
-    estimate,
-    predicted_classes,
-    supported_bins,
-)
-from torch_goat.experiments.information.captured import EPOCHS, MODELS, fitted
+from torch_goat.experiments.information import Estimate, estimate, supported_bins
+from torch_goat.experiments.information.captured import EPOCHS, MODELS, captured_information, fitted, predicted_classes
 from torch_goat.experiments.models import Network, degree_histogram
 from torch_goat.experiments.own_graph import graph_name, table_experiment
 from torch_goat.experiments.search import starting_point
