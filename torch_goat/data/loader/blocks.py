@@ -22,12 +22,7 @@ class Block(NamedTuple):
 
 
 class Blocks:
-    """Splits nodes of a graph into blocks.
-
-    Args:
-        csc: The graph.
-        max_edges: The maximum number of edges per block; only a block of a single node may exceed it.
-    """
+    """Splits nodes of a graph into blocks of at most ``max_edges`` edges; only a block of one node may have more."""
 
     def __init__(self, csc: CSC, max_edges: int = 1 << 20) -> None:
         if max_edges < 1:

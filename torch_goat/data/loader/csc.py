@@ -23,11 +23,8 @@ class CSC(NamedTuple):
 
     @classmethod
     def of(cls, data: Any) -> "CSC":
-        """Groups the edges of a graph by target; edges that are already sorted by target are not copied.
-
-        Args:
-            data: A PyG ``Data``, or a pair of a ``FeatureStore`` and a ``GraphStore``.
-        """
+        """Groups the edges of a PyG ``Data``, or of a pair of a ``FeatureStore`` and a ``GraphStore``, by target; edges
+        that are already sorted by target are not copied."""
         if isinstance(data, CSC):
             return data
         if isinstance(data, Data) and data.get("edge_index") is not None:

@@ -127,13 +127,8 @@ def open_graph(folder: str | Path, *, unchanged: str | None = None) -> Data:
 
 
 def write_graph(data: Data, folder: str | Path, *, force: bool = False) -> None:
-    """Writes a graph as a folder of arrays for :func:`open_graph`, with its edges grouped by target.
-
-    Args:
-        data: The graph.
-        folder: The folder, created if missing.
-        force: Whether to replace existing files.
-    """
+    """Writes a graph as a folder of arrays for :func:`open_graph`, with its edges grouped by target; ``force`` replaces
+    existing files."""
     folder, csc = Path(folder), CSC.of(data)
     arrays = {"indptr": csc.ptr, "indices": csc.source}
     arrays |= {name: data[name] for name in ("x", "y", *MASKS) if data.get(name) is not None}

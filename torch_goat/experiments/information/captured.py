@@ -26,13 +26,10 @@ EPOCHS: Final = 200
 
 
 def captured_information(prediction: Any, label: Any, *, corrected: bool = True) -> float:
-    """I(prediction; label) in bits: how much of the label's information the predicted classes contain.
+    """I(prediction; label) in bits: how much of the label's information the predicted classes contain, both ``[n]``.
 
-    Args:
-        prediction: The predicted class of each node ``[n]``.
-        label: The true class of each node ``[n]``.
-        corrected: Whether to apply Miller-Madow bias correction; independent predictions then give 0 on average, and
-            may be slightly negative. The result never exceeds the entropy of the label.
+    With Miller-Madow bias correction, independent predictions give 0 on average, and may be slightly negative. The
+    result never exceeds the entropy of the label.
     """
     first, second = symbols(prediction, "the prediction"), symbols(label, "the label")
     if len(first) != len(second) or len(first) == 0:

@@ -79,12 +79,9 @@ def supported_bins(samples: int, target_symbols: int) -> int:
 
 
 def quantile_bins(values: Any, bins: int) -> NDArray[np.int64]:
-    """Splits a variable at its quantiles into bins of roughly equal size ``[n]``; equal values share a bin.
+    """Splits numbers ``[n]`` at their quantiles into bins of roughly equal size ``[n]``; equal values share a bin.
 
-    Args:
-        values: One number per sample ``[n]``.
-        bins: The number of bins. There may be fewer if many values are equal; if there are at most this many distinct
-            values, each gets its own bin.
+    There may be fewer bins if many values are equal; if there are at most ``bins`` distinct values, each has its own.
     """
     array = as_array(values).astype(float)
     _check(array, bins)
@@ -96,13 +93,8 @@ def quantile_bins(values: Any, bins: int) -> NDArray[np.int64]:
 
 
 def cluster(values: Any, clusters: int, seed: int = 0) -> NDArray[np.int64]:
-    """Assigns each sample to a k-means cluster ``[n]``, initialized with k-means++.
-
-    Args:
-        values: One row of features per sample ``[n, F]``.
-        clusters: The number of clusters; there may be fewer if there are fewer distinct rows.
-        seed: The seed of the initialization.
-    """
+    """Assigns each row of features ``[n, F]`` to a k-means cluster ``[n]``, initialized with k-means++ from the seed;
+    there are fewer clusters if there are fewer distinct rows."""
     rows = as_array(values)
     rows = rows if rows.dtype == np.float32 else rows.astype(float)
     _check(rows, clusters)

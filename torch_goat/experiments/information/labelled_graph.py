@@ -72,17 +72,10 @@ class LabelledGraph(NamedTuple):
         seed: int = 0,
         observer: Observer | None = None,
     ) -> Estimate:
-        """Decomposes the information of two groups of neighbours about the label.
+        """Decomposes the information of two groups of neighbours about the label, as :func:`estimate` does.
 
-        Args:
-            groups: ``"roles"``, ``"features"``, ``"order"`` or ``"random"``.
-            measure: ``"wb"`` or ``"broja"``.
-            bins: The number of symbols of a group; 0 for as many as the sample supports.
-            target_bins: The number of quantiles of real labels.
-            values: ``"features"`` or ``"degree"``; by default the degree if the features only number the nodes.
-            pool: ``"mean"`` or ``"max"``.
-            seed: The random seed.
-            observer: Called after each epoch of the model that learns the order for ``groups="order"``.
+        ``groups`` may also be ``"roles"``. By default, ``bins`` is what the sample supports and ``values`` are the
+        degrees if the features only number the nodes. ``observer`` watches the model that learns the order.
         """
         data = self.data
         options: dict[str, Any] = {"pool": pool, "measure": measure, "seed": seed, "nodes": self.labelled}
