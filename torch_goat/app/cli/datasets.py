@@ -20,10 +20,8 @@ def datasets(
     name: Annotated[str, typer.Argument(metavar="[NAME|export]", help="A dataset to show in detail; or export.")] = "",
     dataset: Annotated[str, typer.Argument(metavar="[NAME]", help="With export: the dataset.")] = "",
     folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="With export: the output folder.")] = None,
-    split: Annotated[
-        str, typer.Option("--split", help="With export: the split protocol; by default the dataset's own.")
-    ] = "",
-    index: Annotated[int, typer.Option("--index", help="With export: which graph or split, from 0.")] = 0,
+    split: Annotated[str, typer.Option(help="With export: the split protocol; by default the dataset's own.")] = "",
+    index: Annotated[int, typer.Option(help="With export: which graph or split, from 0.")] = 0,
     force: Force = False,
     data_dir: DataDir = None,
 ) -> None:

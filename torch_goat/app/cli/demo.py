@@ -17,8 +17,8 @@ MODELS = {"goat": "GOAT", "gat": "GAT", "sage-lstm": "GraphSAGE-LSTM"}
 
 
 def demo(
-    epochs: Annotated[int, typer.Option("--epochs", min=1, help="Epochs for each model.")] = 150,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
+    epochs: Annotated[int, typer.Option(min=1, help="Epochs for each model.")] = 150,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     device: Device = "auto",
     precision: Precision = None,
 ) -> None:

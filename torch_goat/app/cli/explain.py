@@ -19,11 +19,11 @@ ROWS = 20  # shown in a table; the JSON file contains all
 
 def explain(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a finished run.")],
-    node: Annotated[str, typer.Option("--node", metavar="ID", help="Id of the node.")],
+    node: Annotated[str, typer.Option(metavar="ID", help="Id of the node.")],
     json_file: Annotated[
         Path | None, typer.Option("--json", metavar="FILE", help="Write the whole explanation as JSON.")
     ] = None,
-    figure: Annotated[Path | None, typer.Option("--figure", metavar="FILE.png", help="Draw a figure.")] = None,
+    figure: Annotated[Path | None, typer.Option(metavar="FILE.png", help="Draw a figure.")] = None,
     force: Force = False,
     data_dir: DataDir = None,
 ) -> None:

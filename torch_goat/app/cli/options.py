@@ -137,14 +137,7 @@ def check_not_set(assignments: Sequence[str] | None, key: str, option: str) -> N
 
 
 def check_unused(context: typer.Context, purpose: str, unused: Collection[str] = (), but: Collection[str] = ()) -> None:
-    """Refuses options that would have no effect.
-
-    Args:
-        context: The command.
-        purpose: What it was called for.
-        unused: The parameters without effect; all if empty.
-        but: Parameters that have an effect.
-    """
+    """Refuses options without effect for a purpose: those in ``unused``, or all if it is empty, but for some."""
     for option in context.command.params:
         source = context.get_parameter_source(option.name or "")
         if option.param_type_name != "option" or source is None or source.name == "DEFAULT" or option.name in but:

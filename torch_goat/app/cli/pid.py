@@ -43,32 +43,26 @@ def pid(
     groups: Annotated[
         str,
         typer.Option(
-            "--groups",
             help="Groups of neighbours: features (two clusters; default), order (first against the rest, in the order "
-            "of a trained GOAT layer), random (halves), roles (default for tasks of known information).",
+            "of a trained GOAT layer), random (halves), roles (default for tasks of known information)."
         ),
     ] = "",
-    measure: Annotated[str, typer.Option("--measure", help="wb (Williams and Beer) or broja (slower).")] = "wb",
-    bins: Annotated[
-        int, typer.Option("--bins", min=0, help="Symbols per group; 0 for as many as the sample supports.")
-    ] = 0,
-    target_bins: Annotated[
-        int | None, typer.Option("--target-bins", min=2, help="Quantiles of real labels; 2 by default.")
-    ] = None,
-    values: Annotated[str, typer.Option("--values", help="What describes a neighbour: features or degree.")] = "",
-    pool: Annotated[str, typer.Option("--pool", help="How a group is pooled: mean or max.")] = "mean",
+    measure: Annotated[str, typer.Option(help="wb (Williams and Beer) or broja (slower).")] = "wb",
+    bins: Annotated[int, typer.Option(min=0, help="Symbols per group; 0 for as many as the sample supports.")] = 0,
+    target_bins: Annotated[int | None, typer.Option(min=2, help="Quantiles of real labels; 2 by default.")] = None,
+    values: Annotated[str, typer.Option(help="What describes a neighbour: features or degree.")] = "",
+    pool: Annotated[str, typer.Option(help="How a group is pooled: mean or max.")] = "mean",
     models: Annotated[
         str | None,
         typer.Option(
-            "--models",
-            help="Models to train, separated by commas, or all or none; all for tasks of known information, else none.",
+            help="Models to train, separated by commas, or all or none; all for tasks of known information, else none."
         ),
     ] = None,
-    index: Annotated[int, typer.Option("--index", min=0, help="Which graph of a generated dataset, from 0.")] = 0,
-    seed: Annotated[int, typer.Option("--seed", help="Random seed.")] = 0,
+    index: Annotated[int, typer.Option(min=0, help="Which graph of a generated dataset, from 0.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     chart: Annotated[
         Path | None,
-        typer.Option("--chart", metavar="FILE", help="Output .png, .svg or .pdf; by default pid-DATASET[-GROUPS].png."),
+        typer.Option(metavar="FILE", help="Output .png, .svg or .pdf; by default pid-DATASET[-GROUPS].png."),
     ] = None,
     data_dir: DataDir = None,
 ) -> None:

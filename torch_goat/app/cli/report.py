@@ -20,7 +20,6 @@ def report(
     nodes: Annotated[
         str,
         typer.Option(
-            "--nodes",
             metavar="ID,ID,...",
             help="Nodes to explain, at most 200, as a line of CSV; by default 20 that are predicted wrongly.",
         ),

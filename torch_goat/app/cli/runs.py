@@ -44,10 +44,10 @@ KEYS = [field.name for field in fields(Row)]
 
 def runs(
     folder: Annotated[Path, typer.Argument(help="Folder to search, at any depth.")] = Path("runs"),
-    dataset: Annotated[str, typer.Option("--dataset", help="Only runs on this dataset.")] = "",
-    model: Annotated[str, typer.Option("--model", help="Only runs of this model.")] = "",
+    dataset: Annotated[str, typer.Option(help="Only runs on this dataset.")] = "",
+    model: Annotated[str, typer.Option(help="Only runs of this model.")] = "",
     done: Annotated[bool | None, typer.Option("--done/--unfinished", help="Only finished or unfinished runs.")] = None,
-    sort: Annotated[str, typer.Option("--sort", metavar="COLUMN", help="Best or smallest first: test, val, ...")] = "",
+    sort: Annotated[str, typer.Option(metavar="COLUMN", help="Best or smallest first: test, val, ...")] = "",
     style: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
 ) -> None:
     """List the settings, metrics and state of all runs in a folder.

@@ -58,17 +58,7 @@ class Start:
 def start(
     dataset: str, edges: str, given: Given, model: str | None, split: str | None, config: Path | None, index: int | None
 ) -> Start:
-    """The settings before ``--set``: those of the config, or those that suit the data; tables are read and described.
-
-    Args:
-        dataset: The name of a dataset, a table of nodes, or a folder.
-        edges: The table of edges, if there is one.
-        given: How to read the tables.
-        model: The model; by default that of the config, or goat.
-        split: The split protocol of a dataset.
-        config: The config file.
-        index: Which graph or split.
-    """
+    """The settings before ``--set``, of the config or those that suit the data; tables are read and described."""
     if config is not None and model is not None:
         raise SettingsError(f"--config {config} already contains a model; leave out --model {model}.")
     arrays, own = is_graph_folder(dataset) and not edges, is_own(dataset, edges)

@@ -46,9 +46,9 @@ def train(
     edges: options.Edges = "",
     model: options.Model = None,
     assignments: options.Set = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="Random seed.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed.")] = None,
     split: options.Split = None,
-    index: Annotated[int | None, typer.Option("--index", min=0, help="Which graph or split, from 0.")] = None,
+    index: Annotated[int | None, typer.Option(min=0, help="Which graph or split, from 0.")] = None,
     config: options.Config = None,
     out: options.Out = None,
     batch_size: options.BatchSize = None,
@@ -191,15 +191,7 @@ def _shown(summary: Summary) -> str:
 
 
 def _show_next(tables: Tables, graph: "TableGraph", best: Path, ordered: Path | None, whole: Path) -> None:
-    """Prints the commands to run next, ready to copy.
-
-    Args:
-        tables: The tables.
-        graph: The graph read from them.
-        best: The run to predict with.
-        ordered: A run whose model learned an ordering, if any.
-        whole: The folder of all runs.
-    """
+    """Prints the commands to run next: predict with the best run, explain one with a learned order, report on all."""
     degree = torch.bincount(graph.data.edge_index[1], minlength=graph.data.num_nodes)
     tests = graph.data.test_mask.nonzero().view(-1)
     node = graph.ids[int(tests[degree[tests].clamp(max=20).argmax()])]

@@ -33,13 +33,10 @@ def tune(
     ],
     edges: options.Edges = "",
     model: options.Model = None,
-    trials: Annotated[
-        int, typer.Option("--trials", min=1, help="Total number of trials, including earlier ones.")
-    ] = 100,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="Parallel trials; one makes a search reproducible.")] = 1,
+    trials: Annotated[int, typer.Option(min=1, help="Total number of trials, including earlier ones.")] = 100,
+    jobs: Annotated[int, typer.Option(min=1, help="Parallel trials; one makes a search reproducible.")] = 1,
     storage: Annotated[
-        str,
-        typer.Option("--storage", help="File or database URL shared by several machines; by default a file in --out."),
+        str, typer.Option(help="File or database URL shared by several machines; by default a file in --out.")
     ] = "",
     grid: Annotated[bool, typer.Option("--grid", help="Search the paper's grid, point by point.")] = False,
     prune: Annotated[
@@ -49,9 +46,9 @@ def tune(
     spaces: Annotated[
         list[str] | None, typer.Option("--space", metavar="KEY=A,B", help="Values to search for a key; repeatable.")
     ] = None,
-    metric: Annotated[str, typer.Option("--metric", help="Metric to optimise; by default accuracy or mse.")] = "",
-    indices: Annotated[str, typer.Option("--indices", help="Graphs or splits of each trial, such as 0,1,2.")] = "0",
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Random seed of the search and of training.")] = 0,
+    metric: Annotated[str, typer.Option(help="Metric to optimise; by default accuracy or mse.")] = "",
+    indices: Annotated[str, typer.Option(help="Graphs or splits of each trial, such as 0,1,2.")] = "0",
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of the search and of training.")] = 0,
     split: options.Split = None,
     config: options.Config = None,
     out: options.Out = None,

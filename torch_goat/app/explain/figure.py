@@ -20,12 +20,7 @@ NAME_LENGTH: Final = 24  # characters of a name
 
 
 def save_figure(explanation: Explanation, path: str | Path) -> None:
-    """Draws contributions, coefficients and interactions of the 20 strongest neighbours.
-
-    Args:
-        explanation: The explanation.
-        path: The file, a ``.png``, ``.svg`` or ``.pdf``.
-    """
+    """Draws contributions, coefficients and interactions of the 20 strongest neighbours (PNG, SVG or PDF)."""
     path = Path(path)
     shown = explanation.effects[:SHOWN]
     figure = new_figure(path, 12, 1.6 + 0.26 * max(len(shown), 4))
@@ -95,13 +90,10 @@ def _interactions(axes: Axes, explanation: Explanation, names: list[str]) -> Non
 
 def _heat(axes: Axes, values: np.ndarray, colors: dict[str, Any], label: str) -> None:
     image = axes.imshow(values, aspect="auto", **colors)
-    bar = axes.figure.colorbar(image, ax=axes, shrink=0.8)
-    bar.set_label(label)
+    axes.figure.colorbar(image, ax=axes, shrink=0.8, label=label)
 
 
 def _label_axes(axes: Axes, names: list[str], label: str, title: str) -> None:
     axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    axes.set_xlabel(label)
-    axes.set_ylabel("neighbour")
+    axes.set(ylim=(max(len(names), 1) - 0.5, -0.5), xlabel=label, ylabel="neighbour")
     axes.set_title(title, fontsize=10)

@@ -144,7 +144,7 @@ def _batch_outputs(network: Network, data: Data, batch: Sequence[_Copies]) -> Te
     x, edge_index, positions, outputs = [data.x], [data.edge_index], [torch.arange(data.edge_index.size(1))], []
     num_nodes = data.x.size(0)
     for copies in batch:
-        count = copies.affected.numel()
+        count = copies.affected.numel()  # the other affected nodes follow the copy of the node
         first = num_nodes + count * torch.arange(len(copies.removed), device=data.x.device)  # [R]
         edges, position = _copied_edges(copies, data, first)
         x.append(data.x[copies.affected].repeat(len(copies.removed), 1))
@@ -158,13 +158,7 @@ def _batch_outputs(network: Network, data: Data, batch: Sequence[_Copies]) -> Te
 
 
 def _copied_edges(copies: _Copies, data: Data, first: Tensor) -> tuple[Tensor, Tensor]:
-    """The edges of the copies, and the positions of their originals.
-
-    Args:
-        copies: The copies.
-        data: The graph.
-        first: The index of the copy of the node for every removal ``[R]``; the other affected nodes follow.
-    """
+    """The edges of the copies and the positions of their originals; ``first`` ``[R]`` are the copies of the node."""
     device = data.x.device
     source, target = data.edge_index[:, copies.edges]  # [P]
     rank = torch.full((data.x.size(0),), -1, dtype=torch.long, device=device)

@@ -1,5 +1,3 @@
 """Self-contained HTML reports on a run or a folder of runs."""
 
-from torch_goat.app.report.compose import report
-
-__all__ = ["report"]
+from torch_goat.app.report.compose import report as report

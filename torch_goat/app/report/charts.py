@@ -59,13 +59,7 @@ _STYLE: Final[dict[Any, Any]] = {
 
 
 class Chart:
-    """A chart of the page, drawn in a ``with chart.axes() as axes`` block.
-
-    Args:
-        name: The prefix of its element ids, one word.
-        title: The title.
-        caption: The text below the chart.
-    """
+    """A chart of the page, drawn in a ``with chart.axes() as axes`` block; its element ids begin with ``name``."""
 
     def __init__(self, name: str, title: str, caption: str) -> None:
         self.name, self.title, self.caption, self.svg = name, title, caption, ""
@@ -112,7 +106,6 @@ def _attribute(key: str, value: str, name: str) -> str:
 
 
 def intervals_chart(groups: Sequence[RunGroup[Run]]) -> Chart:
-    """The test metric of every model with its interval."""
     metric = groups[0].metric
     unit = 1 if metric == "mse" else 100
     caption = "Points: test metric; lines: 95 % intervals. The model with the best validation is on top."
@@ -123,15 +116,12 @@ def intervals_chart(groups: Sequence[RunGroup[Run]]) -> Chart:
             axes.plot(ends, [place, place], color=SERIES[0], alpha=0.5, linewidth=4)
             axes.plot([unit * group.mean], [place], "o", color=SERIES[0])
         axes.set_yticks(range(len(groups)), [short(group.label) for group in groups])
-        axes.set_ylim(len(groups) - 0.5, -0.5)
-        axes.set_xlabel(f"test {NAMES.get(metric, metric)}")
-        axes.set_ylabel("model")
+        axes.set(ylim=(len(groups) - 0.5, -0.5), xlabel=f"test {NAMES.get(metric, metric)}", ylabel="model")
         axes.grid(axis="y", visible=False)
     return chart
 
 
 def learning_charts(curves: Mapping[str, np.ndarray], loss: str, metric: str, best_epoch: int) -> list[Chart]:
-    """The loss and the metric by epoch."""
     unit, name = (100 if metric == "accuracy" else 1), NAMES.get(metric, metric)
     caption = f"The dashed line marks epoch {best_epoch}, whose weights were kept."
     titles = {"loss": "Loss by epoch", "metric": f"{name.partition(' (')[0].capitalize()} by epoch"}
@@ -147,14 +137,12 @@ def learning_charts(curves: Mapping[str, np.ndarray], loss: str, metric: str, be
                 _line(axes, number, curves["epoch"], values, split)
             axes.axvline(best_epoch, color=INK, linewidth=0.8, linestyle="--")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            axes.set_xlabel("epoch")
-            axes.set_ylabel(label)
+            axes.set(xlabel="epoch", ylabel=label)
             axes.legend()
     return charts
 
 
 def confusion_chart(counts: np.ndarray, classes: Sequence[str]) -> Chart:
-    """True and predicted classes."""
     size = len(classes)
     chart = Chart("confusion", "Confusion matrix", "Test nodes. The colour shows the share of the true class.")
     names = [short(name) for name in classes]
@@ -169,19 +157,15 @@ def confusion_chart(counts: np.ndarray, classes: Sequence[str]) -> Chart:
             if size <= MAX_COUNTS:
                 text = axes.text(column, row, f"{counts[row, column]}", ha="center", va="center")
                 text.set(fontsize=9 - size // 6, color=INK if share > 0 else MUTED)
-        axes.set_xlim(-0.5, size - 0.5)
-        axes.set_ylim(size - 0.5, -0.5)
+        axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5), aspect="equal")
+        axes.set(xlabel="predicted class (number of nodes)", ylabel="true class")
         axes.set_xticks(range(size), names, rotation=90 if max(map(len, names)) > 3 else 0)
         axes.set_yticks(range(size), names)
-        axes.set_xlabel("predicted class (number of nodes)")
-        axes.set_ylabel("true class")
-        axes.set_aspect("equal")
         axes.grid(visible=False)
     return chart
 
 
 def residual_chart(truth: np.ndarray, predicted: np.ndarray) -> Chart:
-    """Residuals by prediction."""
     shown = np.random.default_rng(0).permutation(len(truth))[:POINTS]
     caption = "Test nodes: true value minus prediction."
     caption += f" {len(shown):,} of {len(truth):,} nodes, sampled at random." if len(shown) < len(truth) else ""
@@ -190,8 +174,7 @@ def residual_chart(truth: np.ndarray, predicted: np.ndarray) -> Chart:
         axes.axhline(0, color=MUTED, linewidth=0.8)
         residual = (truth - predicted)[shown]
         axes.scatter(predicted[shown], residual, s=9, color=SERIES[0], alpha=0.5, linewidths=0)
-        axes.set_xlabel("prediction (units of the target)")
-        axes.set_ylabel("residual (units of the target)")
+        axes.set(xlabel="prediction (units of the target)", ylabel="residual (units of the target)")
     return chart
 
 
@@ -202,8 +185,7 @@ def calibration_chart(bins: Sequence[Bin], error: float) -> Chart:
     with chart.axes() as axes:
         axes.plot([0, 100], [0, 100], color=MUTED, linewidth=0.8, linestyle="--")
         _points(axes, [100 * one.center for one in bins], bins, 100)
-        axes.set_xlabel("confidence: probability of the predicted class (%)")
-        axes.set_ylabel("correct predictions (%)")
+        axes.set(xlabel="confidence: probability of the predicted class (%)", ylabel="correct predictions (%)")
         axes.set_xlim(min([100 * one.low for one in bins], default=0) - 5, 102)
     return chart
 
@@ -216,13 +198,11 @@ def means_chart(bins: Sequence[Bin]) -> Chart:
         ends = [min(one.low for one in bins), max(one.high for one in bins)] if bins else [0, 1]
         axes.plot(ends, ends, color=MUTED, linewidth=0.8, linestyle="--")
         _points(axes, [one.center for one in bins], bins, 1)
-        axes.set_xlabel("mean prediction (units of the target)")
-        axes.set_ylabel("mean true value (units of the target)")
+        axes.set(xlabel="mean prediction (units of the target)", ylabel="mean true value (units of the target)")
     return chart
 
 
 def degree_chart(bins: Sequence[Bin], metric: str) -> Chart:
-    """The metric by number of neighbours."""
     unit, name = (100 if metric == "accuracy" else 1), NAMES.get(metric, metric)
     title = f"{name.partition(' (')[0].capitalize()} by degree"
     chart = Chart("degree", title, "Test nodes. Bars: 95 % intervals; in brackets: number of nodes.")
@@ -231,9 +211,8 @@ def degree_chart(bins: Sequence[Bin], metric: str) -> Chart:
         labels = [f"{one.low:.0f}" if one.low == one.high else f"{one.low:.0f}–{one.high:.0f}" for one in bins]
         labels = [f"{label}\n({one.nodes:,})" for label, one in zip(labels, bins, strict=True)]
         axes.set_xticks(range(len(bins)), labels)
-        axes.set_xlabel("degree (number of neighbours)")
+        axes.set(xlabel="degree (number of neighbours)", ylabel=f"test {name}")
         axes.grid(axis="x", visible=False)
-        axes.set_ylabel(f"test {name}")
     return chart
 
 
@@ -256,11 +235,9 @@ def stability_chart(stability: Stability) -> Chart | None:
             lowest = min(lowest, float(low.min()))
             axes.fill_between(epochs, low, high, color=SERIES[color], alpha=0.15, linewidth=0)
             _line(axes, color, epochs, [one.mean for one in found], f"GOAT layer {layer}")
-        axes.set_ylim(lowest - 0.05, 1.05)
+        axes.set(ylim=(lowest - 0.05, 1.05), xlabel="epoch", ylabel="Kendall's tau (−1 to 1)")
         axes.axhline(0, color=MUTED, linewidth=0.8)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlabel("epoch")
-        axes.set_ylabel("Kendall's tau (−1 to 1)")
         if len(layers) > 1:
             axes.legend()
     return chart

@@ -21,7 +21,6 @@ from torch_goat.app.explain.removals import forward
 from torch_goat.app.report import charts, measures, text
 from torch_goat.app.report.viewer import viewer_data
 from torch_goat.experiments import NamedGraph, Run, RunError, compare_runs, find_runs
-from torch_goat.experiments.comparison import RunGroup
 from torch_goat.experiments.run import Damaged
 from torch_goat.nn import Ordering
 from torch_goat.settings import SettingsError
@@ -46,7 +45,6 @@ class Detail:
 
     @property
     def test(self) -> Tensor:
-        """The test nodes."""
         return self.graph.data.test_mask.nonzero().view(-1)
 
     def test_errors(self) -> Tensor:
@@ -152,7 +150,8 @@ def _page(
     groups = compare_runs(runs, test_nodes=tested, errors=squared_errors).groups
     shown = next((group for group in groups if learns_order(group.best)), groups[0])
     detail = detail_of(shown.best)
-    ordered = shown if detail.orderings else next(filter(_has_order, groups), shown)
+    readers = (one for one in groups if "goat" in one.best.experiment.model.name and learns_order(one.best))
+    ordered = shown if detail.orderings else next(readers, shown)
     reader = detail_of(ordered.best)
     reader_name = text.run_name(ordered)
     chosen = [reader.graph.node(name) for name in nodes] or _largest_errors(reader)
@@ -188,20 +187,16 @@ def _page(
     return render(values, viewed)
 
 
-def _has_order(group: RunGroup[Run]) -> bool:
-    return "goat" in group.best.experiment.model.name and learns_order(group.best)
-
-
 def _largest_errors(detail: Detail) -> list[int]:
     order = detail.test_errors().argsort(descending=True, stable=True)
     return detail.test[order[:DEFAULT_NODES]].tolist()
 
 
 def _learning(detail: Detail) -> list[charts.Chart]:
-    graph = detail.graph
-    unit = "target unit" if graph.target_scale == 1 else "standard deviations"
-    loss = "cross-entropy (nats)" if graph.classes else f"squared error ({unit}²)"
-    metric = "accuracy" if graph.classes else "mse"
+    loss, metric = "cross-entropy (nats)", "accuracy"
+    if not detail.graph.classes:
+        unit = "target unit" if detail.graph.target_scale == 1 else "standard deviations"
+        loss, metric = f"squared error ({unit}²)", "mse"
     return charts.learning_charts(detail.run.curves, loss, metric, detail.run.result.best_epoch)
 
 
@@ -229,12 +224,7 @@ def _predictions(detail: Detail) -> list[charts.Chart]:
 
 
 def render(values: Mapping[str, Any], viewer: Mapping[str, Any]) -> str:
-    """Fills the template; all text is escaped.
-
-    Args:
-        values: The values that the template refers to.
-        viewer: The data of the neighbourhood viewer.
-    """
+    """Fills the template; all text is escaped."""
     script = _file("page.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)

@@ -32,13 +32,7 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndar
 
 
 def calibration(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
-    """The accuracy by confidence in bins of equal width, without empty bins, and the expected calibration error.
-
-    Args:
-        confidence: The probability of the predicted class ``[n]``.
-        correct: Whether the prediction is correct ``[n]``.
-        bins: The number of bins between 0 and 1.
-    """
+    """The accuracy by confidence in bins of equal width, without empty bins, and the expected calibration error."""
     number = np.minimum((confidence * bins).astype(int), bins - 1)
     found = [_bin(confidence[number == one], correct[number == one]) for one in np.unique(number)]
     error = sum(one.nodes * abs(one.value - one.center) for one in found) / max(len(confidence), 1)
@@ -46,13 +40,7 @@ def calibration(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> 
 
 
 def mean_by(key: np.ndarray, value: np.ndarray, bins: int = 6) -> list[Bin]:
-    """The mean of a value over nodes with similar keys, in bins of about equal size.
-
-    Args:
-        key: The key of each node ``[n]``; nodes with equal keys share a bin.
-        value: The value of each node ``[n]``: numbers, or booleans for shares.
-        bins: The largest number of bins.
-    """
+    """The mean of numbers, or share of booleans, over nodes with similar keys, in bins of about equal size."""
     if len(key) == 0:
         return []
     edges = np.unique(np.quantile(key, np.linspace(0, 1, bins + 1)[1:-1], method="inverted_cdf"))

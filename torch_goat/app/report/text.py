@@ -32,14 +32,12 @@ class Table(NamedTuple):
 
 
 def title(groups: Groups) -> str:
-    """The title of the page: models and dataset."""
     models = list(dict.fromkeys(group.best.experiment.model.name for group in groups))
     listed = models[0] if len(models) == 1 else f"{', '.join(models[:-1])} and {models[-1]}"
     return f"{listed} on {groups[0].best.experiment.dataset}"
 
 
 def run_name(group: RunGroup[Run]) -> str:
-    """The best run of a group."""
     experiment = group.best.experiment
     return f"{group.label} (seed {experiment.seed}, split {experiment.index})"
 
@@ -63,7 +61,6 @@ def summary(groups: Groups, graph: NamedGraph) -> str:
 
 
 def _difference(groups: Groups) -> str:
-    """The difference to the best other model."""
     if len(groups) < 2:
         return "."
     best, others = groups[0], groups[1:]
@@ -78,7 +75,6 @@ def _difference(groups: Groups) -> str:
 
 
 def _trivial(graph: NamedGraph) -> str:
-    """The result of a constant prediction."""
     y, train, test = graph.truth, graph.data.train_mask, graph.data.test_mask
     if graph.classes:
         share = float((y[test] == y[train].mode().values).double().mean())
@@ -88,7 +84,6 @@ def _trivial(graph: NamedGraph) -> str:
 
 
 def data_table(graph: NamedGraph) -> Table:
-    """The size of the graph."""
     data = graph.data
     degree, edges = degrees(data).double(), data.edge_index.size(1)
     shown = f"{edges:,}"
@@ -108,7 +103,6 @@ def data_table(graph: NamedGraph) -> Table:
 
 
 def split_table(graph: NamedGraph, experiment: Experiment) -> Table:
-    """The size and the most frequent class or the range of each part of the split."""
     data, y, rows = graph.data, graph.truth, []
     for split, name in SPLITS.items():
         mask = data[f"{split}_mask"]
@@ -129,7 +123,6 @@ def _range(y: torch.Tensor, graph: NamedGraph) -> str:
 
 
 def comparison_table(groups: Groups, test_nodes: int) -> Table:
-    """The models with their test and validation metrics."""
     metric = METRICS.get(groups[0].metric, groups[0].metric)
     columns = ["model", f"test {metric}", "95 % interval", "interval over", f"validation {metric}"]
     cells = []
@@ -145,7 +138,6 @@ def comparison_table(groups: Groups, test_nodes: int) -> Table:
 def comparison_notes(
     groups: Groups, other_data: Sequence[str], left_out: Sequence[str], shown: RunGroup[Run]
 ) -> list[str]:
-    """Remarks on the comparison."""
     notes = ["Models are ranked on the validation nodes and evaluated on the test nodes."]
     if shown is not groups[0]:
         notes.append(
@@ -169,7 +161,6 @@ def comparison_notes(
 
 
 def metrics_table(result: Result) -> Table:
-    """All metrics of all parts of the split."""
     metrics = list(next(iter(result.metrics.values())))
     rows = [
         [SPLITS[split], *(number(values[metric], metric) for metric in metrics)]
@@ -179,7 +170,6 @@ def metrics_table(result: Result) -> Table:
 
 
 def seeds_table(stability: Stability) -> Table:
-    """The agreement of the order with other seeds."""
     rows = []
     for one in stability.seeds:
         tau = f"{one.mean:+.3f}".replace("-", "−") if math.isfinite(one.mean) else "–"
@@ -188,7 +178,6 @@ def seeds_table(stability: Stability) -> Table:
 
 
 def order_notes(stability: Stability, ordered: bool) -> list[str]:
-    """Remarks on orders and their agreement."""
     if not ordered:
         return ["The network has no GOAT layer, so there is no learned order."]
     notes = ["Kendall's tau is 1 for equal orders, 0 for unrelated orders and −1 for reversed orders."]
@@ -204,7 +193,6 @@ def order_notes(stability: Stability, ordered: bool) -> list[str]:
 
 
 def viewer_text(graph: NamedGraph, reader: str, included: int, ordered: bool, named: bool) -> str:
-    """The introduction of the viewer."""
     text = f"The neighbours of a node in the network of {reader}"
     if ordered:
         text += ", in the order of each head. Bars show attention coefficients, rounded to 1/255 of the largest"
@@ -219,7 +207,6 @@ def viewer_text(graph: NamedGraph, reader: str, included: int, ordered: bool, na
 
 
 def cost_table(groups: Groups) -> Table:
-    """Time and memory of the models."""
     columns = ["model", "runs", "epochs", "seconds", "seconds per epoch", "memory (MiB)"]
     cells = []
     for group in groups:
@@ -233,7 +220,6 @@ def cost_table(groups: Groups) -> Table:
 
 
 def environment_table(result: Result) -> Table:
-    """Hardware and versions."""
     rows = [["device", result.device], *([key, value] for key, value in result.versions.items())]
     rows += [["commit", result.commit]] if result.commit else []
     return Table("Environment of the run shown in detail", ["component", "version"], rows)

@@ -57,13 +57,7 @@ def viewer_data(
     """The data of the viewer, for JSON.
 
     Orders are exact; coefficients are rounded to 1/255 of the largest one in their neighbourhood. If the data exceed
-    the limit, some neighbourhoods are left out, but never those of nodes with contributions.
-
-    Args:
-        graph: The graph.
-        out: The output of the network ``[N, C]``.
-        orderings: The orders of its GOAT layers.
-        effects: The contributions of the neighbours, by node.
+    the limit, some neighbourhoods are left out, but never those of nodes with contributions (``effects``).
     """
     num_nodes = graph.data.num_nodes
     included = torch.ones(num_nodes, dtype=torch.bool)
