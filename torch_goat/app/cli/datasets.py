@@ -5,14 +5,14 @@ from typing import Annotated
 import typer
 
 from torch_goat.app.cli.console import Aligned, console, say
-from torch_goat.app.cli.options import DataDir, Force, check_unused
+from torch_goat.app.cli.options import DataDir, Force, check_known, check_unused
 from torch_goat.data import datasets as library
 from torch_goat.data.datasets import DATASETS, Dataset
 from torch_goat.data.datasets.cache import cache_folder
 from torch_goat.data.datasets.dataset import Real
 from torch_goat.data.datasets.raw import RawFile, data_folder, find
 from torch_goat.data.tables import write_tables
-from torch_goat.settings import SettingsError, nearest
+from torch_goat.settings import SettingsError
 
 
 def datasets(
@@ -40,8 +40,7 @@ def datasets(
         )
     if not name:
         return _list(data_dir)
-    if name not in DATASETS:
-        raise SettingsError(f"there is no dataset {name!r}{nearest(name, DATASETS)}")
+    check_known("dataset", name, DATASETS)
     return _show(DATASETS[name], data_dir)
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from torch_goat.app.cli.console import Aligned, console, say
-from torch_goat.app.cli.options import Device, Precision, with_precision
+from torch_goat.app.cli.options import Device, Precision, with_options
 from torch_goat.app.cli.progress import RunProgress
 from torch_goat.data.datasets import DATASETS
 from torch_goat.experiments import train
@@ -31,7 +31,7 @@ def demo(
         f"Top-2 pooling: {known.nodes} nodes, about {known.edges} edges, 2 classes; is the combined value of the two "
         "largest features within two hops above the median?"
     )
-    assignments = with_precision([f"epochs={epochs}", "patience=0", f"seed={seed}"], precision)
+    assignments = with_options([f"epochs={epochs}", "patience=0", f"seed={seed}"], {"training.precision": precision})
     with tempfile.TemporaryDirectory(prefix="goat-demo-") as folder:
         for model, name in MODELS.items():
             experiment = override(starting_point(DATASET, model), assignments)

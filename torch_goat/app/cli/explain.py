@@ -1,6 +1,7 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,7 @@ import typer
 
 from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.options import DataDir, Force, check_new
-from torch_goat.app.explain import Agreement, Explanation
+from torch_goat.app.explain import Explanation
 from torch_goat.app.explain import explain as explain_node
 from torch_goat.experiments import Run
 from torch_goat.experiments.information.charts import new_figure
@@ -85,13 +86,11 @@ def _orders(found: Explanation) -> None:
     if not longest:
         say("Nothing to order: the node has no neighbours, and no layer adds self-loops.")
         return
-    rows = []
-    for place in range(min(longest, ROWS)):
-        cells = [
-            f"{ids[one.neighbors[place]]} ({one.coefficients[place]:.3f})" if place < len(one.neighbors) else ""
-            for one in found.readings
-        ]
-        rows.append([str(place + 1), *cells])
+    cells = [
+        [f"{ids[node]} ({alpha:.3f})" for node, alpha in zip(one.neighbors, one.coefficients, strict=True)]
+        for one in found.readings
+    ]
+    rows = [[str(place + 1), *row] for place, row in enumerate(zip_longest(*cells, fillvalue=""))][:ROWS]
     itself = "; the node itself is one of them" if any(found.node in one.neighbors for one in found.readings) else ""
     say(f"Neighbours in learned order, with attention coefficients{itself}:")
     for some in _blocks(["place", *columns], rows, console().width):
@@ -122,17 +121,16 @@ def _stability(found: Explanation) -> None:
     for kind, agreements in kinds.items():
         if agreements:
             say(f"Kendall's tau between this order and that of another {kind} (1: same order, 0: unrelated):")
-            console().print(Aligned([kind, "layer", "this node", "mean over nodes"], map(_agreement, agreements)))
-    missing = [kind for kind, agreements in kinds.items() if not agreements]
-    if "epoch" in missing:
+            rows = [[str(one.number), str(one.layer), _tau(one.here), _tau(one.mean)] for one in agreements]
+            console().print(Aligned([kind, "layer", "this node", "mean over nodes"], rows))
+    if not found.stability.epochs:
         say("No orders of earlier epochs were recorded; train with --set record_orderings=[0,10,100] to record them.")
-    if "seed" in missing:
+    if not found.stability.seeds:
         say("There is no run with another seed next to this one to compare the order with.")
 
 
-def _agreement(one: Agreement) -> Sequence[str]:
-    values = ["" if math.isnan(value) else f"{value:+.3f}" for value in (one.here, one.mean)]
-    return [str(one.number), str(one.layer), *values]
+def _tau(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:+.3f}"
 
 
 def _more(count: int) -> None:

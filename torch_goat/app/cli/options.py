@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, get_args
 
@@ -20,14 +20,9 @@ def _check_device(value: str) -> str:
 
 
 def _check_precision(value: str | None) -> str | None:
-    known = get_args(Precisions)
-    if value is not None and value not in known:
-        raise SettingsError(f"there is no precision {value!r}{nearest(value, known)}")
+    if value is not None:
+        check_known("precision", value, get_args(Precisions))
     return value
-
-
-def _check_data_dir(value: Path | None) -> Path | None:
-    return value if value is None else data_folder(value)
 
 
 Model = Annotated[str | None, typer.Option("--model", help="goat (default), gat, gcn, sage-lstm, ...")]
@@ -48,25 +43,11 @@ Precision = Annotated[
 ]
 DataDir = Annotated[
     Path | None,
-    typer.Option("--data-dir", callback=_check_data_dir, help="Folder of raw data files; by default TORCH_GOAT_DATA."),
-]
-BatchSize = Annotated[
-    int | None, typer.Option("--batch-size", metavar="NODES", help="Nodes per mini-batch; 0 for full batches.")
-]
-Fanout = Annotated[
-    str,
     typer.Option(
-        "--fanout",
-        metavar="100,15",
-        help="Neighbours sampled per node of a mini-batch, starting with the last layer; -1 for all.",
+        "--data-dir",
+        callback=lambda value: value and data_folder(value),
+        help="Folder of raw data files; by default TORCH_GOAT_DATA.",
     ),
-]
-Workers = Annotated[
-    int | None,
-    typer.Option("--workers", min=0, help="Threads that prepare mini-batches; by default chosen for the machine."),
-]
-Jobs = Annotated[
-    int, typer.Option("--jobs", min=0, help="Parallel runs, each in a process; 0 for one per core, 8 on a GPU.")
 ]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 Set = Annotated[
@@ -94,7 +75,6 @@ _TABLE_OPTIONS: Final[dict[str, tuple[Any, str, str]]] = {
     "time_column": (str, "time_column", "Column of times: the earliest nodes train, the latest test."),
     "fractions": (str, "fractions", "Fractions of a random split; 0.6,0.2,0.2 by default."),
 }
-_DEFAULTS: Final[dict[Any, Any]] = {str: "", bool: False}
 
 
 class Given(NamedTuple):
@@ -118,7 +98,7 @@ def reads_tables(*without: str) -> Callable[[Callable[..., Any]], Callable[..., 
         parameters = [one for name, one in inspect.signature(command).parameters.items() if name != "given"]
         for name, (kind, _, text) in chosen.items():
             annotation = Annotated[kind, graph_option(f"--{name.replace('_', '-')}", text)]  # type: ignore[valid-type]
-            default = _DEFAULTS.get(kind)
+            default = {str: "", bool: False}.get(kind)
             parameters.append(
                 inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
             )
@@ -129,10 +109,16 @@ def reads_tables(*without: str) -> Callable[[Callable[..., Any]], Callable[..., 
     return decorate
 
 
+def check_known(what: str, name: str, known: Collection[str]) -> None:
+    """Refuses an unknown name."""
+    if name not in known:
+        raise SettingsError(f"there is no {what} {name!r}{nearest(name, known)}")
+
+
 def check_not_set(assignments: Sequence[str] | None, key: str, option: str) -> None:
     """Refuses ``--set`` of a key that has an option."""
     for assignment in assignments or []:
-        if sets(assignment, key):
+        if sets(assignment, key.rpartition(".")[2]):
             raise SettingsError(f"--set {assignment} cannot be combined with {option}; use {option} alone.")
 
 
@@ -146,25 +132,14 @@ def check_unused(context: typer.Context, purpose: str, unused: Collection[str] =
             raise SettingsError(f"{option.opts[0]} cannot be combined with {purpose}; leave it out.")
 
 
-def with_precision(assignments: list[str] | None, precision: str | None) -> list[str]:
-    """The assignments of ``--set`` and ``--precision``."""
-    if precision:
-        check_not_set(assignments, "precision", "--precision")
-    return [*(assignments or []), *([f"training.precision={precision}"] if precision else [])]
-
-
-def with_batches(assignments: list[str], batch_size: int | None, fanout: str) -> list[str]:
-    """The assignments, and those of ``--batch-size`` and ``--fanout``."""
-    sizes = [] if batch_size is None else [f"training.batch_size={batch_size}"]
-    if batch_size is not None:
-        check_not_set(assignments, "batch_size", "--batch-size")
-    if fanout:
-        check_not_set(assignments, "fanout", "--fanout")
-        try:
-            sizes.append(f"training.fanout={[int(part) for part in fanout.split(',')]}")
-        except ValueError:
-            raise SettingsError(f"--fanout must be a list of numbers such as 100,15, got {fanout!r}.") from None
-    return [*assignments, *sizes]
+def with_options(assignments: Sequence[str] | None, given: Mapping[str, Any]) -> list[str]:
+    """The assignments of ``--set`` and of options by their key; ``None`` if an option was not given."""
+    changed = list(assignments or [])
+    for key, value in given.items():
+        if value is not None:
+            check_not_set(assignments, key, f"--{key.rpartition('.')[2].replace('_', '-')}")
+            changed.append(f"{key}={value}")
+    return changed
 
 
 def check_new(file: Path | None, force: bool) -> None:

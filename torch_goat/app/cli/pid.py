@@ -7,7 +7,7 @@ import torch
 import typer
 
 from torch_goat.app.cli.console import Aligned, console, say
-from torch_goat.app.cli.options import DataDir, Edges, Given, reads_tables
+from torch_goat.app.cli.options import DataDir, Edges, Given, check_known, reads_tables
 from torch_goat.app.cli.progress import RunProgress
 from torch_goat.app.cli.start import check_exists, is_own, make_tables, read_graph
 from torch_goat.data import datasets
@@ -81,8 +81,7 @@ def pid(
         chart = _check(graph.name, graph.regression, groups, bins, target_bins, trained, chart)
     else:
         check_exists(dataset, given.options)
-        if dataset not in DATASETS:
-            raise SettingsError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
+        check_known("dataset", dataset, DATASETS)
         DATASETS[dataset].check(index=index)
         real = DATASETS[dataset].task != "classification"
         chart = _check(dataset, real, groups, bins, target_bins, trained, chart)
@@ -197,15 +196,12 @@ def _parts(found: Estimate) -> dict[str, Quantity]:
 def _show_captured(captured: dict[str, float], available: float | None, dataset: str) -> None:
     if not captured:
         return
-    say(f"Captured by models on the test nodes, I(prediction; label), one seed{_budget(dataset)}:")
+    budget = ""
+    if dataset in NEIGHBORHOOD_TASKS:
+        data = datasets.load(dataset)
+        counts = [parameters(fitted(name, 1, data), data) for name in MODELS]
+        budget = f", one layer, {min(counts)} to {max(counts)} parameters, {EPOCHS} epochs"
+    say(f"Captured by models on the test nodes, I(prediction; label), one seed{budget}:")
     columns = ["model", "captured (bits)"] + ([] if available is None else ["available (bits)"])
     shown = [] if available is None else [f"{available:.2f}"]
     console().print(Aligned(columns, [[name, f"{bits:.2f}", *shown] for name, bits in captured.items()]))
-
-
-def _budget(dataset: str) -> str:
-    if dataset not in NEIGHBORHOOD_TASKS:
-        return ""
-    data = datasets.load(dataset)
-    counts = [parameters(fitted(name, 1, data), data) for name in MODELS]
-    return f", one layer, {min(counts)} to {max(counts)} parameters, {EPOCHS} epochs"

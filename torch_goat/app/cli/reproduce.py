@@ -18,7 +18,7 @@ from torch_goat.experiments.recipes import RECIPES, Recipe, find_recipe, read_re
 from torch_goat.experiments.tables import FORMATS, ResultTable
 from torch_goat.experiments.tables.render import CellText, Grid, comparison_grid, main_grid, notes
 from torch_goat.experiments.tables.table_folder import TableFolder, asked_cells, begun_recipe
-from torch_goat.settings import SettingsError, nearest
+from torch_goat.settings import SettingsError
 
 STYLES: Final = {
     "plain": Style(),
@@ -51,7 +51,9 @@ def reproduce(
         Path | None, typer.Option(metavar="PLAN.json", help="Run nothing; write the missing runs as a plan.")
     ] = None,
     show: Annotated[bool, typer.Option("--show", help="Print the recipe, to copy and edit.")] = False,
-    jobs: options.Jobs = 0,
+    jobs: Annotated[
+        int, typer.Option(min=0, help="Parallel runs, each in a process; 0 for one per core, 8 on a GPU.")
+    ] = 0,
     device: options.Device = "auto",
     precision: options.Precision = None,
     data_dir: options.DataDir = None,
@@ -80,8 +82,8 @@ def reproduce(
         options.check_unused(context, "goat reproduce without a table")
         return _list_tables()
     _check_purpose(context, show, plan_only, collect_only)
-    if format and format not in FORMATS:
-        raise SettingsError(f"there is no format {format!r}{nearest(format, FORMATS)}")
+    if format:
+        options.check_known("format", format, FORMATS)
     path = find_recipe(name)
     folder = out / f"{path.stem}{'-quick' if quick else ''}"
     recipe = _with_all_found(begun_recipe(path, folder, search), found or [])
@@ -90,7 +92,10 @@ def reproduce(
         return typer.echo(recipe.to_toml() if found or search else path.read_text(encoding="utf-8"), nl=False)
     table = TableFolder(recipe, folder, quick=quick, precision=precision, data_dir=data_dir)
     if plan_only is not None:
-        return _write_plan(plan_only, table.missing(cells))
+        if plan_only.exists():
+            raise SettingsError(f"{plan_only} already exists; remove it or name another file.")
+        write_plan(plan_only, missing := table.missing(cells))
+        return say(f"Wrote {len(missing)} runs to {plan_only}.")
     table.write()  # fails early if the folder is not writable
     failures, lacking = [], {}
 
@@ -137,13 +142,6 @@ def _with_all_found(recipe: Recipe, assignments: Iterable[str]) -> Recipe:
             raise SettingsError(f"--settings must be ROW=FILE with an existing file, got {assignment!r}.")
         recipe = with_found(recipe, row, settings.read(Experiment, file), file)
     return recipe
-
-
-def _write_plan(path: Path, runs: Sequence[PlannedRun]) -> None:
-    if path.exists():
-        raise SettingsError(f"{path} already exists; remove it or name another file.")
-    write_plan(path, runs)
-    say(f"Wrote {len(runs)} runs to {path}.")
 
 
 def _print(part: ResultTable, format: str, files: Path) -> None:

@@ -11,12 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from torch_goat.app.cli.console import Aligned, console, say
+from torch_goat.app.cli.options import check_known
 from torch_goat.experiments import Run, RunError, find_runs
 from torch_goat.experiments.comparison import deciding_metric, rank_key, score
 from torch_goat.experiments.training.metrics import show
-from torch_goat.settings import SettingsError, nearest
+from torch_goat.settings import SettingsError
 
-FORMATS = ("table", "csv", "json")
 COMMON = ("dataset", "model", "seed", "index", "metric", "state")  # shown once above the table on a narrow terminal
 
 
@@ -54,10 +54,9 @@ def runs(
 
     Example: goat runs --dataset cora --done --sort val
     """
-    if style not in FORMATS:
-        raise SettingsError(f"there is no format {style!r}{nearest(style, FORMATS)}")
-    if sort and sort not in KEYS:
-        raise SettingsError(f"there is no column {sort!r}{nearest(sort, KEYS)}")
+    check_known("format", style, ("table", "csv", "json"))
+    if sort:
+        check_known("column", sort, KEYS)
     if not folder.is_dir() and folder != Path("runs"):
         raise SettingsError(f"there is no folder {folder}; name one that contains runs.")
     found = [

@@ -10,7 +10,7 @@ import torch
 
 from torch_goat import settings
 from torch_goat.app.cli.console import Aligned, console, say
-from torch_goat.app.cli.options import Given
+from torch_goat.app.cli.options import Given, check_known
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.loader import open_graph
 from torch_goat.data.loader.folder import is_graph_folder
@@ -19,7 +19,7 @@ from torch_goat.experiments import Experiment, ModelOptions, TrainingOptions
 from torch_goat.experiments.own_graph import array_experiment, graph_name, is_unbalanced, override, table_experiment
 from torch_goat.experiments.search import starting_point
 from torch_goat.experiments.training.task import task_of
-from torch_goat.settings import SettingsError, nearest
+from torch_goat.settings import SettingsError
 
 if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
@@ -88,8 +88,7 @@ def _named_experiment(dataset: str, model: str | None, split: str | None, config
         if (config.tables is not None or config.graph) and not dataset:
             return config
         name = dataset or config.dataset
-        if name not in DATASETS:
-            raise SettingsError(f"there is no dataset {name!r}{nearest(name, DATASETS)}")
+        check_known("dataset", name, DATASETS)
         experiment = replace(config, dataset=name, tables=None, graph="", graph_digest=None)
     elif dataset:
         experiment = starting_point(dataset, model or "goat")

@@ -51,12 +51,22 @@ def train(
     index: Annotated[int | None, typer.Option(min=0, help="Which graph or split, from 0.")] = None,
     config: options.Config = None,
     out: options.Out = None,
-    batch_size: options.BatchSize = None,
-    fanout: options.Fanout = "",
+    batch_size: Annotated[
+        int | None, typer.Option(metavar="NODES", help="Nodes per mini-batch; 0 for full batches.")
+    ] = None,
+    fanout: Annotated[
+        str,
+        typer.Option(
+            metavar="100,15",
+            help="Neighbours sampled per node of a mini-batch, starting with the last layer; -1 for all.",
+        ),
+    ] = "",
     device: options.Device = "auto",
     precision: options.Precision = None,
     data_dir: options.DataDir = None,
-    workers: options.Workers = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Threads that prepare mini-batches; by default chosen for the machine.")
+    ] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")] = False,
     repeats: Annotated[
         int | None, options.graph_option("--repeats", f"Runs of each compared model; {REPEATS} by default.", min=1)
@@ -68,12 +78,12 @@ def train(
     Example: goat train top2 --model goat --set heads=4 --set rnn=gru --seed 3;
     goat train nodes.csv edges.csv --target label; goat train physics --batch-size 1024 --fanout 100,15
     """
-    changes = {key: value for key, value in (("seed", seed), ("index", index)) if value is not None}
-    for key in changes:
-        options.check_not_set(assignments, key, f"--{key}")
-    changed = options.with_batches(options.with_precision(assignments, precision), batch_size, fanout)
-    changed += [f"{key}={value}" for key, value in changes.items()]
-
+    try:
+        fanouts = [int(part) for part in fanout.split(",")] if fanout else None
+    except ValueError:
+        raise SettingsError(f"--fanout must be a list of numbers such as 100,15, got {fanout!r}.") from None
+    training = {"training.precision": precision, "training.batch_size": batch_size, "training.fanout": fanouts}
+    changed = options.with_options(assignments, {**training, "seed": seed, "index": index})
     runner = partial(_run, tensorboard=tensorboard, device=device, data_dir=data_dir, workers=workers)
     if repeats is not None:
         _check_repeats(repeats, dataset, edges, model, config)

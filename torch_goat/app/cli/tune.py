@@ -67,9 +67,8 @@ def tune(
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         raise ImportError(f"goat tune needs {missing}; install it with: pip install 'torch-goat[cli]'.") from error
-    for option, key in (("--seed", "seed"), ("--indices", "index")):
-        options.check_not_set(assignments, key, option)
-    fixed = [*options.with_precision(assignments, precision), f"seed={seed}"]
+    options.check_not_set(assignments, "index", "--indices")
+    fixed = options.with_options(assignments, {"training.precision": precision, "seed": seed})
     begun = start(dataset, edges, given, model, split, config, None)
     if grid and config is None:
         begun = begun.with_paper_options()

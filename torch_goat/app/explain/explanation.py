@@ -96,18 +96,11 @@ class Explanation:
             "truth": plain(said.truth),
             "unit": self.unit,
             "orders": [
-                {
-                    "layer": one.layer,
-                    "head": one.head,
-                    "neighbors": [ids[node] for node in one.neighbors],
-                    "coefficients": list(one.coefficients),
-                }
+                one._asdict()
+                | {"neighbors": [ids[node] for node in one.neighbors], "coefficients": list(one.coefficients)}
                 for one in self.readings
             ],
-            "contributions": [
-                {"neighbor": ids[one.neighbor], "contribution": one.contribution, "without": one.without}
-                for one in self.effects
-            ],
+            "contributions": [one._asdict() | {"neighbor": ids[one.neighbor]} for one in self.effects],
             "interactions": [
                 {"neighbors": [ids[one.first], ids[one.second]], "interaction": one.value} for one in self.interactions
             ],

@@ -13,7 +13,7 @@ from torch_goat.data.tables.source import Source, TableError, first_row, shown
 
 MOST_CATEGORIES: Final = 100
 _FEW: Final = 10  # up to so many distinct texts are categories, however few rows there are
-_MOSTLY: Final = 0.8  # the fraction of numbers from which on a column counts as numeric
+MOSTLY: Final = 0.8  # the fraction of numbers from which on a column counts as numeric
 
 
 def fit_columns(
@@ -28,7 +28,7 @@ def fit_columns(
         values = frame[name]
         if not values.notna().any():
             continue
-        if name not in categories and mostly_numeric(values):  # a few other cells are errors
+        if name not in categories and is_numeric(values, MOSTLY):  # a few other cells are errors
             columns.append(_fit_number(name, numbers(source, values)[train]))
             continue
         distinct, known = values.nunique(), int(values.notna().sum())
@@ -113,21 +113,12 @@ def check_blanks(source: Source, values: pd.Series) -> None:
             )
 
 
-def is_numeric(values: pd.Series) -> bool:
-    """Whether all known values are numbers."""
-    return _numeric_share(values) == 1
-
-
-def mostly_numeric(values: pd.Series) -> bool:
-    """Whether most known values are numbers."""
-    return _numeric_share(values) >= _MOSTLY
-
-
-def _numeric_share(values: pd.Series) -> float:
+def is_numeric(values: pd.Series, share: float = 1.0) -> bool:
+    """Whether at least this share of the known values are numbers."""
     if is_numeric_dtype(values):
-        return 0.0 if is_bool_dtype(values) else 1.0
+        return not is_bool_dtype(values)
     known = values.dropna()
-    return float(pd.to_numeric(_texts(known), errors="coerce").notna().mean()) if len(known) else 1.0
+    return known.empty or bool(pd.to_numeric(_texts(known), errors="coerce").notna().mean() >= share)
 
 
 def _fit_number(name: str, values: np.ndarray) -> Column:

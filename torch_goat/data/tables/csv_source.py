@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pandas as pd
 
-from torch_goat.data.tables.columns import mostly_numeric
+from torch_goat.data.tables.columns import MOSTLY, is_numeric
 from torch_goat.data.tables.source import MISSING, Source, TableError, decode
 
 SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -38,7 +38,7 @@ class CSVSource(Source):
         commas = [name for name in self.columns if name not in names and self._has_decimal_commas(sample[name])]
         if commas:
             sample = sample.apply(_with_points)
-        numeric = [n for n in self.columns if n not in text and n not in names and mostly_numeric(sample[n])]
+        numeric = [n for n in self.columns if n not in text and n not in names and is_numeric(sample[n], MOSTLY)]
         frame = self._parse(
             dtype={name: str for name in self.columns if name not in numeric},
             na_values=missing,
@@ -59,7 +59,7 @@ class CSVSource(Source):
         return next(islice(lines, row + 1, None), row + 2)
 
     def _has_decimal_commas(self, column: pd.Series) -> bool:
-        if self._separator == "," or mostly_numeric(column) or not mostly_numeric(_with_points(column)):
+        if self._separator == "," or is_numeric(column, MOSTLY) or not is_numeric(_with_points(column), MOSTLY):
             return False
         with_comma = column[column.str.contains(",", na=False)]
         # Semicolons are used to allow decimal commas; with other separators 1,500 may mean 1500 or 1.5.

@@ -72,7 +72,7 @@ def split_nodes(
         part[nodes] = _draw(strata[nodes], (tables.train, tables.val, 1 - tables.train - tables.val), generator)
     for number, name in enumerate(PARTS):
         if not (part == number).any():
-            _fail_empty(tables, source, name, len(np.unique(strata[labelled])), int(labelled.sum()))
+            raise _empty_part(tables, source, name, len(np.unique(strata[labelled])), int(labelled.sum()))
     train = part == TRAIN
     if len(np.unique(y[train])) < 2:
         reason = f"all {int(train.sum())} training nodes have the target {{cell}}, so there is nothing to learn"
@@ -80,17 +80,13 @@ def split_nodes(
     return part
 
 
-def _fail_empty(tables: Tables, source: Source, part: str, classes: int, labelled: int) -> None:
+def _empty_part(tables: Tables, source: Source, part: str, classes: int, labelled: int) -> TableError:
     column = tables.split_column or tables.time_column or tables.target
-    where = f"{source.path}, line 1, column {column!r}"
+    reason = f"there is no {part} node with a {tables.target!r}; give more nodes a target or choose another split."
     if column == tables.target and 3 * classes > labelled:  # fewer than three per class, on average
-        raise TableError(
-            f"{where}: {labelled} nodes in {classes} classes are too few to have {part} nodes; choose another target, "
-            "or --task regression for numbers."
-        )
-    raise TableError(
-        f"{where}: there is no {part} node with a {tables.target!r}; give more nodes a target or choose another split."
-    )
+        reason = f"{labelled} nodes in {classes} classes are too few to have {part} nodes"
+        reason += "; choose another target, or --task regression for numbers."
+    return TableError(f"{source.path}, line 1, column {column!r}: {reason}")
 
 
 def _draw(strata: np.ndarray, shares: tuple[float, ...], generator: np.random.Generator) -> np.ndarray:
