@@ -1,10 +1,10 @@
 """Graph Ordering Attention for PyTorch Geometric."""
 
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from torch_goat._version import __version__
+from torch_goat.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torch_goat.experiments.models import Network
@@ -12,18 +12,7 @@ if TYPE_CHECKING:
     from torch_goat.ops.ragged_rnn.backends import backends
 
 __all__ = ["__version__", "backends", "load", "set_checks"]
-_HOMES = {"backends": "torch_goat.ops.ragged_rnn.backends", "set_checks": "torch_goat.ops.checks"}
-
-
-def __getattr__(name: str) -> Any:
-    """Imports what needs PyTorch on first use: until then the command line can respond to Ctrl-C."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted(globals().keys() | _HOMES.keys())
+__getattr__, __dir__ = lazy_names(__name__, {"ops.ragged_rnn.backends": ("backends",), "ops.checks": ("set_checks",)})
 
 
 def load(folder: str | Path) -> "Network":

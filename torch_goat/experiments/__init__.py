@@ -1,7 +1,9 @@
 """Training, the networks to compare, run folders, hyperparameter search, result tables and information measures."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+# ruff: noqa: F401  the imports are for type checkers; __all__ gets the same names from _HOMES
+from typing import TYPE_CHECKING
+
+from torch_goat.lazy import lazy_names
 
 if TYPE_CHECKING:
     from torch_goat.experiments.comparison import compare_runs
@@ -35,42 +37,5 @@ _HOMES = {
     "training.tensorboard": ("TensorBoard",),
     "training.train": ("train",),
 }
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
-__all__ = [
-    "Epoch",
-    "Event",
-    "Experiment",
-    "Interrupted",
-    "ModelComparison",
-    "ModelOptions",
-    "NamedGraph",
-    "Observer",
-    "PlannedRun",
-    "Predictions",
-    "Result",
-    "Run",
-    "RunError",
-    "TensorBoard",
-    "TrainingOptions",
-    "compare_models",
-    "compare_runs",
-    "find_runs",
-    "finished",
-    "fit",
-    "predict",
-    "read_plan",
-    "run_plan",
-    "train",
-    "write_plan",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Imports a name on first use, so that one module of this package does not import all others."""
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__all__ = sorted(name for names in _HOMES.values() for name in names)
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -16,13 +16,12 @@ def export_program(network: Network) -> ExportedProgram:
             the backend ``"reference"`` (a loop over the nodes), a selection of neighbours (``max_neighbors``) and GOAT
             layers without self loops cannot be exported, since their shapes depend on the data.
     """
-    kinds = set(network.options.kinds)
     if network.options.max_neighbors or not network.options.add_self_loops:
         raise ValueError(
             f"a network with max_neighbors={network.options.max_neighbors} and add_self_loops="
             f"{network.options.add_self_loops} cannot be exported; leave both at their defaults."
         )
-    if kinds & {"sage-lstm", "janossy"} or network.options.backend == "reference":
+    if set(network.options.kinds) & {"sage-lstm", "janossy"} or network.options.backend == "reference":
         raise ValueError(
             f"a network of {' -> '.join(network.options.kinds)} with the backend {network.options.backend!r} cannot be "
             "exported; it draws orders at random or loops over nodes."

@@ -122,8 +122,7 @@ class Inference:
         mine = islice(self.blocks.of(nodes), self._part[0], None, self._part[1])
         out, _ = run_in_batches(run, mine, states.size(0), "cpu")
         if out is None:  # a process without blocks adds zeros, in the width of the layer's output
-            first = next(self.blocks.of(nodes))
-            rows = run(first)[1]
+            rows = run(next(self.blocks.of(nodes)))[1]
             out = rows.cpu().new_zeros(states.size(0), rows.size(1))
         if record is not None:
             sizes, *rest = zip(*recorded, strict=True)

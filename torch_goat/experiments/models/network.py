@@ -170,14 +170,8 @@ class Network(Module):
         x = dropout(x, self.options.dropout, self.training)
         used, own = None, x[:targets]
         if isinstance(layer, GOATConv):
-            out = layer(
-                x if targets is None else (x, own),
-                edge_index,
-                *edges,
-                ordering=ordering,
-                return_ordering=return_ordering,
-                **whole,
-            )
+            states = x if targets is None else (x, own)
+            out = layer(states, edge_index, *edges, ordering=ordering, return_ordering=return_ordering, **whole)
             if return_ordering:
                 out, used = out
         else:

@@ -61,15 +61,9 @@ def load_checkpoint(path: Path, loop: Loop) -> int:
         optimizer["state"].setdefault(int(number), {})[key] = value
     loop.optimizer.load_state_dict(optimizer)
     loop.fabric.strategy.precision.load_state_dict(about["precision"])
-    loop.restore(
-        [
-            Epoch(number, loop.options.epochs, loop.task.metric, *row)
-            for number, row in enumerate(tensors["epochs"].tolist(), start=1)
-        ],
-        about["best_epoch"],
-        _part(tensors, "best."),
-        _part(tensors, "average."),
-    )
+    rows = enumerate(tensors["epochs"].tolist(), start=1)
+    epochs = [Epoch(number, loop.options.epochs, loop.task.metric, *row) for number, row in rows]
+    loop.restore(epochs, about["best_epoch"], _part(tensors, "best."), _part(tensors, "average."))
     torch.set_rng_state(tensors["random.cpu"])
     if loop.fabric.device.type == "cuda":
         if "random.cuda" not in tensors:

@@ -77,12 +77,8 @@ class Loop:
                 network.to(fabric.device).eval()(*self._batches.example())
         # One kernel for all weights; with scaled gradients, Fabric can clip only before a step of several kernels.
         fused = options.precision != "16-mixed"
-        optimizer = torch.optim.Adam(
-            _parameter_groups(network, options),
-            lr=options.learning_rate,
-            weight_decay=options.weight_decay,
-            fused=fused,
-        )
+        groups = _parameter_groups(network, options)
+        optimizer = torch.optim.Adam(groups, options.learning_rate, weight_decay=options.weight_decay, fused=fused)
         self.model, self.optimizer = fabric.setup(network, optimizer)
         # The gradient scale of 16-mixed changes between epochs, which a CUDA graph cannot follow.
         capture = record and fused and not options.batch_size and fabric.world_size == 1
@@ -200,10 +196,8 @@ class Loop:
         self.optimizer.zero_grad()
         loss = step.loss(self.model)
         self.fabric.backward(loss)
-        if self.options.clip_norm:
-            self.fabric.clip_gradients(
-                self.model, self.optimizer, max_norm=self.options.clip_norm, error_if_nonfinite=False
-            )
+        if norm := self.options.clip_norm:
+            self.fabric.clip_gradients(self.model, self.optimizer, max_norm=norm, error_if_nonfinite=False)
         self.optimizer.step()
         return loss.detach()
 
