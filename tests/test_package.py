@@ -11,7 +11,7 @@ import pytest
 import torch_goat
 
 PACKAGE = Path(torch_goat.__file__).parent
-LAYERS = ["files", "lazy", "settings", "ops", "nn", "data", "experiments", "app"]  # each imports only from those before it
+LAYERS = ["files", "lazy", "settings", "ops", "nn", "data", "experiments", "app"]  # each imports only from earlier ones
 OLD_ADDRESSES = {"stores", "tables", "training"}
 
 
