@@ -59,7 +59,7 @@ def significant() -> tuple[set[str], set[str]]:
     for cell in CELLS:
         difference, p_value = compared(cell.table, cell.row, cell.column)
         if p_value < 0.05:
-            ahead = difference * read(cell.table).headings[cell.column].sign > 0
+            ahead = difference < 0 if read(cell.table).headings[cell.column].metric == "MSE" else difference > 0
             (better if ahead else worse).add(f"{cell.table}/{cell.column}")
     return better, worse
 

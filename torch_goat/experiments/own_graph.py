@@ -26,9 +26,7 @@ from torch_goat.settings import SettingsError
 if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
-MODELS: Final = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE (mean)"}
-"""The models that :func:`compare_models` trains."""
-
+MODELS: Final = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE (mean)"}  # compared on your graph
 UNBALANCED: Final = 3.0  # the ratio of the largest to the smallest class from which on classes are weighted
 RECORDED: Final = (0, 10, 30, 100, 300)  # epochs whose orderings are recorded, to show how stable they are
 MOST_RECORDED: Final = 1_000_000  # edges times heads; beyond, the files would be large
@@ -59,14 +57,7 @@ def deciding_metric(graph: "TableGraph") -> str:
 def table_experiment(
     tables: Tables, graph: "TableGraph", model: str = "goat", config: Experiment | None = None
 ) -> Experiment:
-    """An experiment on tables, tied to the contents of their files.
-
-    Args:
-        tables: The tables.
-        graph: The graph loaded from them.
-        model: The model, trained with settings that suit the graph.
-        config: Settings of the model and of training to use instead.
-    """
+    """An experiment on tables, tied to the contents of their files; ``config`` replaces settings for such graphs."""
     tables, name = replace(tables, digest=graph.digest), graph_name(tables.nodes)
     if config is not None:
         return replace(config, dataset=name, split=tables.split, index=0, tables=tables, graph="", graph_digest=None)
@@ -129,7 +120,6 @@ def compare_models(
     Finished runs in the folder are reused and stopped ones resumed.
 
     Args:
-        tables: The tables.
         folder: The folder for all runs; by default one in ``runs/``.
         graph: The graph loaded from the tables, if it is loaded already.
         index: The random split of ``graph``.

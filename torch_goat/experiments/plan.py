@@ -144,7 +144,6 @@ def why_failed(plan: Sequence[PlannedRun], ends: Iterable[Event]) -> list[str]:
 
 
 def _run(task: tuple[int, PlannedRun, str | None], device: str, report: Reporter) -> bool:
-    """Trains one run, in a worker process."""
     number, (folder, experiment), data_dir = task
     report.send(Event("started", number, report.job))
     try:
@@ -201,7 +200,6 @@ class PlanLog:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of :func:`run_logged`."""
     parser.add_argument(
         "--jobs", type=int, default=0, help="runs at a time (default: one per core, on a GPU at most 8)"
     )

@@ -56,8 +56,6 @@ class Reporter:
 
 @dataclass
 class _Worker:
-    """A process, its current task and its last event."""
-
     job: int
     process: BaseProcess
     connection: Connection

@@ -34,16 +34,12 @@ def test_other_settings_have_another_name() -> None:
         ({"indices": ()}, "one or more"),
         ({"indices": (1, 1)}, "distinct numbers"),
         ({"indices": (0, 10)}, "between 0 and 9"),
+        ({"experiment": replace(starting_point("cora", "gcn"), dataset="corra")}, "did you mean 'cora'"),
     ],
 )
 def test_an_impossible_search_is_refused(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(SettingsError, match=text):
-        small_search(**changes)
-
-
-def test_an_unknown_dataset_is_refused() -> None:
-    with pytest.raises(SettingsError, match="did you mean 'cora'"):
-        Search(replace(starting_point("cora", "gcn"), dataset="corra"), {"dropout": (0.1, 0.2)})
+        replace(small_search(), **changes)
 
 
 def test_errors_are_minimised_and_scores_maximised() -> None:

@@ -209,6 +209,4 @@ def test_bad_trials_are_pruned(tmp_path: Path) -> None:
     assert states[6] == TrialState.PRUNED
     assert not (tmp_path / "trials/6/0/result.json").exists()
     assert max(study.trials()[6].intermediate_values) >= 10  # not in the first quarter
-    best = study.best()
-    assert best is not None
-    assert best.number < 6
+    assert study.best().number < 6

@@ -82,7 +82,6 @@ def test_our_rows_are_compared_with_the_best_baseline(tmp_path: Path) -> None:
     table = table_of(recipe, scores)
 
     def of(one: Comparison | None) -> tuple[str, float, float | None]:
-        assert one is not None
         return one.other, one.difference, one.p_value
 
     # The differences are -0.05, -0.04, ..., 0: the last is left out, five of five are below. 2 of 2^5 are as extreme.
@@ -114,7 +113,6 @@ def test_runs_of_one_split_are_tested_without_pairs(tmp_path: Path) -> None:
     # Three differences of one sign: 2 of 8. Ranks 2, 4 and 6: of 20 sums of three, those at least 1.5 from 10.5.
     assert sorted(filter(None, p_values)) == [pytest.approx(0.25), pytest.approx(0.7)]
     grid = comparison_grid(table)
-    assert grid is not None
     assert grid.title.endswith("same graphs or splits; of Cora, of the rank-sum test on runs that differ by their seed")
     assert "below it the study's number" in notes(table)[0]
     assert "study 57.35 ± 4.13" in to_markdown(table)

@@ -58,7 +58,6 @@ def plan(
 def experiment(
     recipe: Recipe, column: str, repetition: int, model: ModelOptions, training: TrainingOptions
 ) -> Experiment:
-    """The experiment of a repetition in a column."""
     dataset, split = recipe.columns[column].dataset, recipe.columns[column].split
     count = DATASETS[dataset].splits[split or DATASETS[dataset].default_split]
     try:

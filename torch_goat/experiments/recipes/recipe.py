@@ -36,34 +36,21 @@ class Published(NamedTuple):
 
     @property
     def decimals(self) -> int:
-        """Number of printed decimals."""
         return max(len(number.partition(".")[2]) for number in self.text.split(" ± "))
 
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A dataset of a table.
+    """A dataset of a table."""
 
-    Args:
-        label: Heading of the column.
-        dataset: A name of :data:`torch_goat.data.datasets.DATASETS`.
-        split: Split protocol of the dataset; empty for its default.
-        like: Another column whose settings this one shares, as the paper shares Cora's with CiteSeer.
-        repetitions: Number of runs of each cell; 0 for the recipe's number.
-        finals: Number of graphs, splits or seeds on which the best trials of a search are repeated before one is
-            chosen; 0 for no further repetitions.
-        finalists: Number of trials of each cell that are repeated; 0 for the search's number.
-        space: Values to search in this column and those like it; they override those of the recipe and the rows.
-    """
-
-    label: str
-    dataset: str
-    split: str = ""
-    like: str = ""
-    repetitions: int = 0
-    finals: int = 0
-    finalists: int = 0
-    space: Table = field(default_factory=dict)
+    label: str  #: heading of the column
+    dataset: str  #: a name of :data:`torch_goat.data.datasets.DATASETS`
+    split: str = ""  #: split protocol of the dataset; empty for its default
+    like: str = ""  #: another column whose settings this one shares, as the paper shares Cora's with CiteSeer
+    repetitions: int = 0  #: number of runs of each cell; 0 for the recipe's number
+    finals: int = 0  #: number of graphs, splits or seeds on which a search repeats its best trials; 0 for none
+    finalists: int = 0  #: number of trials of each cell that are repeated; 0 for the search's number
+    space: Table = field(default_factory=dict)  #: values to search here and in columns like it; override those of rows
 
     def __post_init__(self) -> None:
         if self.dataset not in DATASETS:
@@ -76,19 +63,12 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class TableCell:
-    """One model on one dataset.
+    """One model on one dataset."""
 
-    Args:
-        paper: The paper's number as printed, ``"84.9"`` or ``"92.11 ± 1.88"``; empty if it has none.
-        model: Keys of the ``[model]`` table that this cell sets.
-        training: Keys of the ``[training]`` table that this cell sets.
-        trials: Number of trials of the search that found the settings; 0 without a search.
-    """
-
-    paper: str = ""
-    model: Table = field(default_factory=dict)
-    training: Table = field(default_factory=dict)
-    trials: int = 0
+    paper: str = ""  #: the paper's number as printed, ``"84.9"`` or ``"92.11 ± 1.88"``; empty if it has none
+    model: Table = field(default_factory=dict)  #: keys of the ``[model]`` table that this cell sets
+    training: Table = field(default_factory=dict)  #: keys of the ``[training]`` table that this cell sets
+    trials: int = 0  #: number of trials of the search that found the settings; 0 without a search
 
     def __post_init__(self) -> None:
         if self.paper:
@@ -97,43 +77,29 @@ class TableCell:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A model of a table.
+    """A model of a table."""
 
-    Args:
-        label: Name of the row in the table.
-        model: Keys of the ``[model]`` table that define this row, for all its cells; a search does not change them.
-        training: Keys of the ``[training]`` table that define this row.
-        like: Another row whose settings this one shares, including those of its cells; this row's settings override
-            them.
-        ours: Whether it is tested against the best baseline; the other rows are the baselines.
-        space: Values to search for this row; they override those of the recipe's search.
-        cells: Settings of single cells, by column; columns without an entry have a cell too.
-    """
-
-    label: str
-    model: Table = field(default_factory=dict)
-    training: Table = field(default_factory=dict)
-    like: str = ""
-    ours: bool = False
-    space: Table = field(default_factory=dict)
-    cells: dict[str, TableCell] = field(default_factory=dict)
+    label: str  #: name of the row in the table
+    model: Table = field(default_factory=dict)  #: keys of ``[model]`` that define this row; a search keeps them
+    training: Table = field(default_factory=dict)  #: keys of ``[training]`` that define this row; a search keeps them
+    like: str = ""  #: another row with the settings, also of cells, that this one shares unless it overrides them
+    ours: bool = False  #: whether it is tested against the best baseline; the other rows are the baselines
+    space: Table = field(default_factory=dict)  #: values to search for this row; override those of the recipe's search
+    cells: dict[str, TableCell] = field(
+        default_factory=dict
+    )  #: settings of single cells by column, where they have any
 
 
 @dataclass(frozen=True)
 class RandomSearch:
-    """The random search for the settings of cells: the ``[search]`` table of a recipe.
+    """The random search for the settings of cells: the ``[search]`` table of a recipe."""
 
-    Args:
-        trials: Number of trials for every cell; 0 uses the recipe's settings.
-        repetitions: Number of graphs, splits or seeds of a trial, from the first on; the mean over them counts.
-        finalists: Number of each cell's best trials that are repeated in a column with ``finals``.
-        space: Values of keys of the ``[model]`` and ``[training]`` tables, for all rows whose layers read them.
-    """
-
-    trials: int = 0
-    repetitions: int = 1
-    finalists: int = 5
-    space: Table = field(default_factory=dict)
+    trials: int = 0  #: number of trials for every cell; 0 uses the recipe's settings
+    repetitions: int = 1  #: number of graphs, splits or seeds of a trial, from the first on; the mean over them counts
+    finalists: int = 5  #: number of each cell's best trials that are repeated in a column with ``finals``
+    space: Table = field(
+        default_factory=dict
+    )  #: values of keys of ``[model]`` and ``[training]``, for rows that read them
 
     def __post_init__(self) -> None:
         for name, least in (("trials", 0), ("repetitions", 1), ("finalists", 1)):
@@ -155,30 +121,19 @@ class Recipe:
 
     The settings of a cell are merged in this order, later ones override earlier ones: the recipe's ``[model]`` and
     ``[training]``; the row that its row is like (the row, its cell in the column that the column is like, its cell in
-    the column); then the same three of its own row.
-
-    Args:
-        title: Title of the table.
-        columns: The datasets by name.
-        rows: The models by name.
-        repetitions: Number of runs of a cell: repetition 0 has seed 0 and the first graph or split, and so on.
-        model: Keys of the ``[model]`` table for all rows whose layers read them.
-        training: Keys of the ``[training]`` table for all rows.
-        search: The search for better settings. A recipe with trials was written by a search: cells that have not had
-            as many trials are not run.
-        on_demand: Cells that are run only on request.
-        reference: Source of the published numbers, as the table calls it.
+    the column); then the same three of its own row. A recipe with a number of search trials was written by a search:
+    cells that have not had as many trials are not run.
     """
 
     title: str
-    columns: dict[str, TableColumn]
-    rows: dict[str, TableRow]
-    repetitions: int = 10
-    model: Table = field(default_factory=dict)
-    training: Table = field(default_factory=dict)
-    search: RandomSearch = field(default_factory=RandomSearch)
-    on_demand: OnDemand = field(default_factory=OnDemand)
-    reference: str = "paper"
+    columns: dict[str, TableColumn]  #: the datasets by name
+    rows: dict[str, TableRow]  #: the models by name
+    repetitions: int = 10  #: number of runs of a cell; repetition 0 has seed 0 and the first graph or split, and so on
+    model: Table = field(default_factory=dict)  #: keys of the ``[model]`` table for all rows whose layers read them
+    training: Table = field(default_factory=dict)  #: keys of the ``[training]`` table for all rows
+    search: RandomSearch = field(default_factory=RandomSearch)  #: the search for better settings
+    on_demand: OnDemand = field(default_factory=OnDemand)  #: cells that are run only on request
+    reference: str = "paper"  #: source of the published numbers, as the table calls it
 
     def __post_init__(self) -> None:
         if self.repetitions < 1:
@@ -204,13 +159,7 @@ class Recipe:
                 self.options(row_name, column_name)
 
     def options(self, row: str, column: str, point: Table | None = None) -> tuple[ModelOptions, TrainingOptions]:
-        """The complete settings of a cell.
-
-        Args:
-            row: The row.
-            column: The column.
-            point: Settings of a trial, which override all except those that define the row.
-        """
+        """The complete settings of a cell; those of a trial (``point``) override all but those that define the row."""
         own: Table = {}
         training = dict(self.training)
         for part in self._parts(row, column):
@@ -252,7 +201,6 @@ class Recipe:
         return self.rows[row].cells.get(column, TableCell()).trials >= self.search.trials
 
     def space(self, row: str, column: str) -> Table:
-        """The search space of a cell."""
         return self.search.space | self.rows[row].space | self.column_space(column)
 
     def column_space(self, column: str) -> Table:

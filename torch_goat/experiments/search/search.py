@@ -18,25 +18,15 @@ ONE_SPLIT: Final = ("time", "masks")  # split protocols of user graphs with a si
 
 @dataclass(frozen=True)
 class Search:
-    """A search, except for its number of trials. Run one at a time without pruning, the trials are reproducible.
+    """A search, except for its number of trials. Run one at a time without pruning, the trials are reproducible."""
 
-    Args:
-        experiment: The starting point: all settings that are not searched, and the seed of every training.
-        space: The values of each key.
-        indices: The graphs or splits of a trial; its value is the mean over them.
-        metric: The metric of the validation nodes to optimise.
-        method: ``"tpe"`` (tree-structured Parzen estimators) or ``"grid"`` (all points in order).
-        seed: Seed of the sampler.
-        prune: Whether to stop trials early that are worse than the median.
-    """
-
-    experiment: Experiment
-    space: dict[str, tuple[Any, ...]]
-    indices: tuple[int, ...] = (0,)
-    metric: str = "accuracy"
-    method: Literal["tpe", "grid"] = "tpe"
-    seed: int = 0
-    prune: bool = False
+    experiment: Experiment  # the starting point: all settings that are not searched, and the seed of every training
+    space: dict[str, tuple[Any, ...]]  # the values of each key
+    indices: tuple[int, ...] = (0,)  # the graphs or splits of a trial; its value is the mean over them
+    metric: str = "accuracy"  # of the validation nodes, to optimise
+    method: Literal["tpe", "grid"] = "tpe"  # tree-structured Parzen estimators, or all points in order
+    seed: int = 0  # of the sampler
+    prune: bool = False  # whether to stop trials early that are worse than the median
 
     def __post_init__(self) -> None:
         one = self.experiment
@@ -62,7 +52,6 @@ class Search:
 
     @property
     def minimize(self) -> bool:
-        """Whether lower values of the metric are better."""
         return self.metric in LOWER_IS_BETTER
 
     @property

@@ -127,7 +127,6 @@ def decoded(space: Space, point: Point) -> Point:
 
 
 def size(space: Space) -> int:
-    """The number of points."""
     return math.prod(map(len, space.values()))
 
 
@@ -138,7 +137,6 @@ def points(space: Space) -> Iterator[Point]:
 
 
 def draw(space: Mapping[str, Sequence[Any]], source: random.Random) -> Point:
-    """A random point."""
     return {key: source.choice(values) for key, values in space.items()}
 
 

@@ -67,7 +67,6 @@ class Journal(JournalFileBackend):
             raise self.damaged() from error
 
     def damaged(self) -> RunError:
-        """The error for the current line."""
         return RunError(
             f"{self.path}, line {self.line}: the list of the trials is damaged; restore an intact copy of the file, or "
             "start a new search in another folder."

@@ -34,13 +34,8 @@ class Study:
 
     A trial enters the storage with its parameters in one step. The process that trains it locks its folder, so a trial
     that is not finished and whose folder is not locked has lost its process: the next process that looks for work
-    continues it. Trials of another machine that does not share the folder are left to that machine.
-
-    Args:
-        search: The search.
-        folder: Folder of the trials, shared by all processes of a machine and, if possible, by other machines.
-        storage: Path of a journal or address of a database; by default a journal in the folder.
-        total: Total number of trials, at most the number of points in the space.
+    continues it. Trials of another machine that does not share the folder are left to that machine. The storage is the
+    path of a journal or the address of a database; if empty, a journal in the folder.
     """
 
     def __init__(self, search: Search, folder: Path, storage: str, total: int) -> None:
@@ -63,9 +58,7 @@ class Study:
         Two machines that do not share a folder may enter the same point at the same moment; the later trial does not
         count. Finished trials of an earlier, longer search count, so that a shorter one does not lose them.
         """
-        counted = {
-            tuple(sorted(trial.params.items())): trial for trial in reversed(self._study.get_trials(deepcopy=False))
-        }
+        counted = {_key(trial.params): trial for trial in reversed(self._study.get_trials(deepcopy=False))}
         ordered = sorted(counted.values(), key=lambda trial: trial.number)
         return ordered[: self.total] + [trial for trial in ordered[self.total :] if trial.state.is_finished()]
 
@@ -88,7 +81,6 @@ class Study:
             yield self._claim(held)
 
     def folder_of(self, trial: FrozenTrial) -> Path:
-        """The folder of a trial."""
         return self.folder / TRIALS / str(trial.number)
 
     def experiment(self, trial: FrozenTrial) -> Experiment:
@@ -140,7 +132,8 @@ class Study:
             for trial in filter(self._is_open, self.trials()):
                 with suppress(Busy), ExitStack() as attempt:
                     attempt.enter_context(locked(self.folder_of(trial), wait=False))
-                    if self._is_open(self._again(trial)):  # not ended since it was listed
+                    now = self._study.get_trials(deepcopy=False)[trial.number]
+                    if self._is_open(now):  # not ended since it was listed
                         held.push(attempt.pop_all())
                         return trial
             while len(trials := self.trials()) < self.total:
@@ -151,7 +144,6 @@ class Study:
         return None
 
     def _enter(self, trials: list[FrozenTrial]) -> FrozenTrial:
-        """Adds a new trial to the storage, as running."""
         token = uuid.uuid4().hex
         self._study.add_trial(
             optuna.trial.create_trial(
@@ -162,9 +154,6 @@ class Study:
             )
         )
         return next(trial for trial in self._study.get_trials(deepcopy=False) if trial.user_attrs.get("token") == token)
-
-    def _again(self, trial: FrozenTrial) -> FrozenTrial:
-        return self._study.get_trials(deepcopy=False)[trial.number]
 
     def _is_open(self, trial: FrozenTrial) -> bool:
         return not trial.state.is_finished() and trial.user_attrs.get("place") == self._place
@@ -205,7 +194,6 @@ def _draw_tpe(search: Search, trials: Sequence[FrozenTrial], attempt: int) -> Po
 
 
 def distributions(search: Search) -> dict[str, BaseDistribution]:
-    """The space for Optuna."""
     return {key: CategoricalDistribution([encoded(value) for value in values]) for key, values in search.space.items()}
 
 

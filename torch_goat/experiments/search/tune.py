@@ -35,8 +35,6 @@ PRUNE_STEPS: Final = 20  # comparisons with other trials in the epochs of a trai
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """The outcome of a search."""
-
     best: Experiment  # on the first of the search's indices
     number: int  # of its trial
     value: float  # of its trial
@@ -78,8 +76,7 @@ def tune(
     with a checkpoint and raises :class:`Interrupted`; pressed twice, it kills them.
 
     Args:
-        search: The search.
-        folder: Its folder, created if it does not exist. A folder with another search raises an error.
+        folder: Folder of the search, created if it does not exist. A folder with another search raises an error.
         storage: Where the trials are listed, for several machines to share: the path of a journal or the address of a
             database. By default a journal in the folder.
         trials: Total number of trials, including earlier ones.
@@ -130,8 +127,7 @@ def run_trials(
 ) -> None:
     """Trains trials in this process until all are finished, or claimed by machines that do not share the folder.
 
-    ``job`` is the number of this process in its events. ``stop`` is called regularly; if it returns true,
-    :class:`Interrupted` is raised.
+    Raises :class:`Interrupted` once ``stop()`` is true.
     """
     with answering(study.storage):
         while True:
@@ -151,14 +147,12 @@ def run_trials(
 
 
 def _work(task: _Task, device: str, report: Reporter) -> bool:
-    """The task of a process in the pool."""
     study, job = task.study(), report.job
     run_trials(study, job=job, device=device, data_dir=task.data_dir, on_event=report.send, stop=report.stops)
     return True
 
 
 def _over(study: Study, event: Event) -> Event:
-    """An event with the state of the study."""
     best = study.best()
     return replace(event, done=len(study.finished()), best=None if best is None else best.value)
 

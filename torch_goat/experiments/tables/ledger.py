@@ -36,9 +36,6 @@ class Ledger:
     table and to know what need not be run again. Values that most lines share are stored once, in a first line
     ``{"shared": ...}``; the lines below it hold only what differs, ``null`` for a key that they lack. Lines of earlier
     versions, with ``"folder"`` instead of ``"run"``, are complete.
-
-    Args:
-        folder: The folder of the table.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -40,8 +40,6 @@ STYLES: dict[int, Style] = {0: "plain", 1: "bold", 2: "underlined"}  # of a cell
 
 
 class StyledText(NamedTuple):
-    """A piece of text with its style."""
-
     text: str
     style: Style = "plain"
 
@@ -50,8 +48,6 @@ CellText = list[list[StyledText]]  # the lines of one cell
 
 
 class Grid(NamedTuple):
-    """Rows and columns of text."""
-
     title: str
     head: list[CellText]
     body: list[list[CellText]]
@@ -82,7 +78,6 @@ def comparison_grid(table: ResultTable) -> Grid | None:
 
 
 def notes(table: ResultTable) -> list[str]:
-    """The notes below a table."""
     lacking = [f"{head.label} ({head.dataset})" for name, head in table.headings.items() if name in table.lacking]
     published = any(entry.published for entry in table.entries.values())
     beside = f"; below it the {table.reference}'s number and our difference from it" if published else ""

@@ -15,8 +15,6 @@ DECIMALS = {"accuracy (%)": 2, "MSE": 5}  # for columns without published number
 
 @dataclass(frozen=True)
 class Heading:
-    """A column of a table."""
-
     label: str
     dataset: str
     split: str
@@ -28,13 +26,7 @@ class Heading:
 
     @property
     def unit(self) -> int:
-        """Factor of the metric."""
         return 1 if self.metric == "MSE" else 100
-
-    @property
-    def sign(self) -> int:
-        """1 if higher numbers are better, else -1."""
-        return -1 if self.metric == "MSE" else 1
 
 
 @dataclass(frozen=True)
@@ -48,12 +40,11 @@ class Entry:
 
     @property
     def values(self) -> dict[int, float]:
-        """The numbers of the finished runs, by repetition."""
         return self.group.values if self.group else {}
 
     @property
     def summary(self) -> Summary | None:
-        """Mean and standard deviation of the finished runs."""
+        """Of the finished runs."""
         return summarize(self.group.scores) if self.group else None
 
     @property

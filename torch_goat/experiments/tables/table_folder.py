@@ -31,14 +31,9 @@ Runner = Callable[[Sequence[PlannedRun]], list[str]]
 
 
 class TableFolder:
-    """A table in its folder.
+    """The folder of a table's runs; beside it are ``FOLDER.jsonl``, the results, and the files of the table.
 
-    Args:
-        recipe: The recipe; with a search, its cells are filled in as their searches finish.
-        folder: The folder of the runs. Beside it are ``FOLDER.jsonl``, the results, and the files of the table.
-        quick: Whether to run only a few epochs, to try out everything.
-        precision: The precision to train in, instead of the recipe's.
-        data_dir: Folder of the datasets.
+    The cells of a recipe with a search are filled in as their searches finish. The options are those of :func:`plan`.
     """
 
     def __init__(
