@@ -12,7 +12,7 @@ from torch_goat.app.cli.start import start
 from torch_goat.experiments.own_graph import deciding_metric
 from torch_goat.experiments.search import Search, paper_grid, parse_space, search_space
 from torch_goat.experiments.search.search import METRICS
-from torch_goat.experiments.search.space import checked, short
+from torch_goat.experiments.search.space import checked, short, size
 from torch_goat.experiments.training.metrics import show
 from torch_goat.settings import SettingsError
 
@@ -84,7 +84,7 @@ def tune(
         prune=prune,
     )
     folder = out or Path("runs") / f"tune-{search.name}"
-    total = min(trials, search.size)
+    total = min(trials, size(search.space))
     with PoolProgress(total, "trial {}".format, "trials", search.metric) as progress:
         outcome = run(
             search,

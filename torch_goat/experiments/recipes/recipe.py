@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,22 +138,21 @@ class Recipe:
     def __post_init__(self) -> None:
         if self.repetitions < 1:
             raise ValueError(f"repetitions must be at least 1, got {self.repetitions}.")
-        for what, entries in (("columns", self.columns), ("rows", self.rows)):
+        tables: Mapping[str, Mapping[str, TableRow | TableColumn]] = {"columns": self.columns, "rows": self.rows}
+        for what, entries in tables.items():
             _check_names(what, entries)
+            for name, entry in entries.items():
+                _check_space(f"{what}.{name}", entry.space)
+            for name in getattr(self.on_demand, what):
+                if name not in entries:
+                    raise ValueError(f"on_demand.{what} has {name!r}, which is unknown{nearest(name, entries)}")
         for name, row in self.rows.items():
             for column in row.cells:
                 if column not in self.columns:
                     raise ValueError(f"unknown key 'rows.{name}.cells.{column}'{nearest(column, self.columns)}")
-        for key, known in (("rows", self.rows), ("columns", self.columns)):
-            for name in getattr(self.on_demand, key):
-                if name not in known:
-                    raise ValueError(f"on_demand.{key} has {name!r}, which is unknown{nearest(name, known)}")
         for place, kind, table in self._tables():
             _explained(settings.check_some, kind, table, f"[{place}]")
         _check_space("search", self.search.space)
-        for what, entries in (("columns", self.columns), ("rows", self.rows)):
-            for name, entry in entries.items():
-                _check_space(f"{what}.{name}", entry.space)
         for row_name in self.rows:
             for column_name in self.columns:
                 self.options(row_name, column_name)
@@ -277,7 +276,6 @@ def _check_names(what: str, entries: Mapping[str, TableRow | TableColumn]) -> No
 
 
 def _check_space(place: str, space: Table) -> None:
-    """Raises an error for unknown keys and values of the wrong type."""
     for key, values in space.items():
         if not isinstance(values, list) or not values:
             raise ValueError(f"{place}.space.{key} must be a list of values, got {values!r}.")
@@ -289,13 +287,12 @@ def _check_space(place: str, space: Table) -> None:
 def without_defaults(value: Any) -> Any:
     """A dataclass as nested tables, without fields that have their default values."""
     if is_dataclass(value):
-        items = {field.name: (getattr(value, field.name), field) for field in fields(value)}
-        return {key: without_defaults(item) for key, (item, field) in items.items() if item != _default(field)}
+        items = {one.name: getattr(value, one.name) for one in fields(value)}
+        plain = {
+            one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(value)
+        }
+        return {key: without_defaults(item) for key, item in items.items() if item != plain[key]}
     return {key: without_defaults(item) for key, item in value.items()} if isinstance(value, dict) else value
-
-
-def _default(field: Field[Any]) -> Any:
-    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _outline(model: Table) -> Table:

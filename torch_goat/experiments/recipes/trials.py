@@ -87,7 +87,8 @@ def settle(recipe: Recipe, tried: Iterable[Trial], results: Mapping[PurePosixPat
     by_cell, repeated = _by_cell(tried), _by_cell(finals(recipe, tried, results))
     rows = {}
     for name, row in recipe.rows.items():
-        merged = _merged(recipe, row)
+        other = recipe.rows[row.like] if row.like else TableRow("")
+        merged = replace(row, like="", model=other.model | row.model, training=other.training | row.training)
         cells = {}
         for column in recipe.columns:
             cell = row.cells.get(column, TableCell())
@@ -180,12 +181,6 @@ def _cell(found: Experiment, row: TableRow, paper: str, count: int) -> TableCell
         return {key: value for key, value in changes.items() if key not in of_row}
 
     return TableCell(paper, own(found.model, row.model), own(found.training, row.training), count)
-
-
-def _merged(recipe: Recipe, row: TableRow) -> TableRow:
-    """A row with the settings of the row that it is like."""
-    other = recipe.rows[row.like] if row.like else TableRow("")
-    return replace(row, like="", model=other.model | row.model, training=other.training | row.training)
 
 
 def _same_data(recipe: Recipe, column: str, found: Experiment) -> bool:

@@ -8,7 +8,6 @@ from torch_goat import settings
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables.options import Task
 from torch_goat.experiments import Experiment
-from torch_goat.experiments.search.space import size
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
 from torch_goat.settings import SettingsError, nearest
 
@@ -47,17 +46,11 @@ class Search:
 
     @property
     def name(self) -> str:
-        """A name that is unique to this search."""
         return f"{self.experiment.dataset}-{self.experiment.model.name}-{fingerprint(self)}"
 
     @property
     def minimize(self) -> bool:
         return self.metric in LOWER_IS_BETTER
-
-    @property
-    def size(self) -> int:
-        """Number of points in the space."""
-        return size(self.space)
 
 
 def check_metric(name: str, task: Task, metric: str) -> None:

@@ -16,7 +16,7 @@ from torch_goat import settings
 from torch_goat.experiments import Experiment, RunError
 from torch_goat.experiments.run import ERROR, usable
 from torch_goat.experiments.search.search import Search
-from torch_goat.experiments.search.space import Point, at, best_first, decoded, encoded, points
+from torch_goat.experiments.search.space import Point, at, best_first, decoded, encoded, points, size
 from torch_goat.experiments.search.storage import open_storage
 from torch_goat.files import Busy, locked, write_atomic
 
@@ -39,7 +39,7 @@ class Study:
     """
 
     def __init__(self, search: Search, folder: Path, storage: str, total: int) -> None:
-        self.search, self.folder, self.total = search, folder, min(total, search.size)
+        self.search, self.folder, self.total = search, folder, min(total, size(search.space))
         self.storage = storage
         with usable(folder):
             self._place = self._settle()
