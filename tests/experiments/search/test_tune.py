@@ -67,8 +67,7 @@ def test_a_folder_that_cannot_be_used_ends_the_search(tmp_path: Path) -> None:
 def test_the_best_experiment_and_all_trials_are_written(tmp_path: Path) -> None:
     space = {"scalers": (("identity",), ("identity", "linear")), "dropout": (0.0, 0.5)}
     search = small_search(space, model=ModelOptions("pna", hidden_channels=4), indices=(3,), method="grid")
-    study = Study(search, tmp_path, "", 4)
-    run_trials(study, device="cpu")
+    study = search_in(tmp_path, search, 4)
     outcome = tune(search, tmp_path, trials=4, device="cpu")  # nothing is left to do
     values = [trial.value for trial in study.trials()]
     assert outcome.value == min(values)
@@ -92,7 +91,7 @@ def test_the_best_experiment_and_all_trials_are_written(tmp_path: Path) -> None:
 def test_a_search_without_any_value_says_why(tmp_path: Path) -> None:
     model = ModelOptions("goat", hidden_channels=3, bidirectional=False)
     search = small_search({"bidirectional": (True,)}, model=model)
-    run_trials(Study(search, tmp_path, "", 1), device="cpu")
+    search_in(tmp_path, search, 1)
     with pytest.raises(RunError, match=r"none of 1 trials has a value: .*hidden_channels=3 is odd"):
         tune(search, tmp_path, trials=1, device="cpu")
 

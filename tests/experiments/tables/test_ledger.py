@@ -21,20 +21,25 @@ def runs(tmp_path: Path) -> list[CellRun]:
     return found
 
 
+@pytest.fixture
+def path(tmp_path: Path, runs: list[CellRun]) -> Path:
+    """A file with the line of the first run."""
+    Ledger(tmp_path / "table").write(runs)
+    return tmp_path / "table.jsonl"
+
+
 def test_a_line_stands_for_a_run_whose_folder_is_elsewhere(tmp_path: Path, runs: list[CellRun]) -> None:
     ledger = Ledger(tmp_path / "table")
     result = ledger.result(runs[0])
-    assert result is not None
     ledger.write(runs)
     (tmp_path / "table").rename(tmp_path / "elsewhere")
     again = Ledger(tmp_path / "table")
-    assert again.result(runs[0]) == result
+    assert again.result(runs[0]) == result is not None
     assert [again.is_missing(run) for run in runs] == [False, True]
 
 
-def test_a_line_of_other_settings_is_told_and_left_alone(tmp_path: Path, runs: list[CellRun]) -> None:
-    Ledger(tmp_path / "table").write(runs)
-    before = (tmp_path / "table.jsonl").read_text()
+def test_a_line_of_other_settings_is_told_and_left_alone(tmp_path: Path, path: Path, runs: list[CellRun]) -> None:
+    before = path.read_text()
     (tmp_path / "table").rename(tmp_path / "elsewhere")
     other = runs[0]._replace(experiment=replace(runs[0].experiment, seed=99))
     ledger = Ledger(tmp_path / "table")
@@ -42,18 +47,17 @@ def test_a_line_of_other_settings_is_told_and_left_alone(tmp_path: Path, runs: l
         ledger.result(other)
     assert not ledger.is_missing(other)
     ledger.write([other])
-    assert (tmp_path / "table.jsonl").read_text() == before
+    assert path.read_text() == before
 
 
-def test_a_line_from_before_an_option_came_stays_as_it_is(tmp_path: Path, runs: list[CellRun]) -> None:
-    Ledger(tmp_path / "table").write(runs)
-    entry = json.loads((tmp_path / "table.jsonl").read_text())
+def test_a_line_from_before_an_option_came_stays_as_it_is(tmp_path: Path, path: Path, runs: list[CellRun]) -> None:
+    entry = json.loads(path.read_text())
     assert entry["experiment"]["model"].pop("residual") is False  # as it is by default
-    (tmp_path / "table.jsonl").write_text(f"{json.dumps(entry)}\n")
+    path.write_text(f"{json.dumps(entry)}\n")
     ledger = Ledger(tmp_path / "table")
     assert not ledger.is_missing(runs[0])
     ledger.write(runs)
-    assert json.loads((tmp_path / "table.jsonl").read_text()) == entry
+    assert json.loads(path.read_text()) == entry
 
 
 def test_runs_of_the_same_experiment_share_a_result(tmp_path: Path, runs: list[CellRun]) -> None:
@@ -98,9 +102,7 @@ def test_old_lines_are_kept_when_values_are_shared(tmp_path: Path, runs: list[Ce
     assert read_lines(path) == found
 
 
-def test_shared_values_are_exact(tmp_path: Path, runs: list[CellRun]) -> None:
-    Ledger(tmp_path / "table").write(runs)
-    path = tmp_path / "table.jsonl"
+def test_shared_values_are_exact(tmp_path: Path, path: Path, runs: list[CellRun]) -> None:
     entry = json.loads(path.read_text())
     odd = [0, 0.0, False, None, {}, "", [], 0.1 + 0.2, 1e-300, float("inf"), {"a": {"b": 1}}, {"a": {"b": None}}, "é"]
     lines = []
@@ -136,19 +138,16 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
         lambda result: result.update(metrics="x"),
     ],
 )
-def test_a_damaged_result_is_named(tmp_path: Path, runs: list[CellRun], change: Callable[[dict], object]) -> None:
-    Ledger(tmp_path / "table").write(runs)
-    entry = json.loads((tmp_path / "table.jsonl").read_text().splitlines()[0])
+def test_a_damaged_result_is_named(tmp_path: Path, path: Path, change: Callable[[dict], object]) -> None:
+    entry = json.loads(path.read_text())
     change(entry["result"])
-    (tmp_path / "table.jsonl").write_text(json.dumps(entry) + "\n")
+    path.write_text(json.dumps(entry) + "\n")
     with pytest.raises(RunError, match=r"table\.jsonl, line 1: not a result; remove the line to run it again"):
         Ledger(tmp_path / "table")
 
 
-def test_two_results_of_one_run_are_refused(tmp_path: Path, runs: list[CellRun]) -> None:
-    """As after two files were joined; which of them counts is not for the order of the lines to say."""
-    Ledger(tmp_path / "table").write(runs)
-    path = tmp_path / "table.jsonl"
+def test_two_results_of_one_run_are_refused(tmp_path: Path, path: Path, runs: list[CellRun]) -> None:
+    """As after two files were joined; the order of the lines must not decide which of them counts."""
     line = path.read_text()
     entry = json.loads(line)
     path.write_text(line + line)
