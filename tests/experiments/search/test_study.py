@@ -21,6 +21,11 @@ def study(folder: Path, total: int = 4, search: Search | None = None, storage: s
     return Study(search or small_search(), folder, storage, total)
 
 
+def finish(study: Study, value: float) -> None:
+    with study.claimed() as trial:
+        study.tell(trial, value)
+
+
 def test_two_processes_never_have_the_same_trial(tmp_path: Path) -> None:
     one, two = study(tmp_path), study(tmp_path)
     with one.claimed() as a, two.claimed() as b, one.claimed() as c, two.claimed() as d, one.claimed() as none:
@@ -40,8 +45,7 @@ def test_a_trial_whose_process_died_is_taken_up_with_its_parameters(tmp_path: Pa
 
 def test_a_finished_trial_is_not_taken_up(tmp_path: Path) -> None:
     one = study(tmp_path, total=1)
-    with one.claimed() as trial:
-        one.tell(trial, 0.5)
+    finish(one, 0.5)
     with study(tmp_path, total=1).claimed() as none:
         assert none is None
     assert not one.waits()
@@ -92,11 +96,10 @@ def test_there_are_no_more_trials_than_points(tmp_path: Path) -> None:
 def test_more_trials_may_be_asked_for_later(tmp_path: Path) -> None:
     for total in (1, 3):
         one = study(tmp_path, total=total)
-        while True:
-            with one.claimed() as trial:
-                if trial is None:
-                    break
-                one.tell(trial, float(trial.number))
+        while len(one.trials()) < total:
+            finish(one, float(len(one.trials())))
+        with one.claimed() as none:
+            assert none is None
     assert [trial.value for trial in one.trials()] == [0.0, 1.0, 2.0]
     assert one.best().number == 0  # the error is minimised
 
@@ -145,8 +148,7 @@ def test_several_searches_share_a_storage(tmp_path: Path) -> None:
     storage = f"sqlite:///{tmp_path}/trials.db"
     one = study(tmp_path / "one", storage=storage)
     two = study(tmp_path / "two", storage=storage, search=small_search(seed=1))
-    with one.claimed() as trial:
-        one.tell(trial, 0.25)
+    finish(one, 0.25)
     assert [trial.value for trial in study(tmp_path / "one", storage=storage).trials()] == [0.25]
     assert two.trials() == []
 
@@ -171,9 +173,7 @@ def test_what_a_full_disk_left_of_a_line_is_cut_off(tmp_path: Path, rest: bytes)
         assert trial is not None
     with open(tmp_path / "journal.log", "ab") as journal:
         journal.write(rest)
-    two = study(tmp_path)
-    with two.claimed() as trial:
-        two.tell(trial, 1.5)
+    finish(study(tmp_path), 1.5)
     assert [trial.value for trial in study(tmp_path).trials()] == [1.5]
     assert (tmp_path / "journal.log").read_bytes().endswith(b"\n")
 

@@ -39,11 +39,7 @@ _MODEL: Final[Space] = {
     "scalers": (("identity",), ("identity", "amplification", "attenuation")),
     "permutation_lengths": ((5,), (15,), (20,)),
 }
-_WITH_HEADS: Final[Space] = {"hidden_channels": (4, 8, 16, 32)}  # of one head
-_LAST: Final = ("gat", "gcn")  # last layers to try besides the kind of the others
 _PAPER_WIDTHS: Final = (4, 8, 16, 32, 64)
-_PAPER_HEADS: Final = (1, 4, 8)
-_PAPER_WITH_HEADS: Final = ("gat", "gatv2", "goat", "goat-paper")
 
 
 def search_space(experiment: Experiment) -> Space:
@@ -51,9 +47,9 @@ def search_space(experiment: Experiment) -> Space:
     model, reads = experiment.model, experiment.model.reads()
     space = {key: values for key, values in _MODEL.items() if key in reads}
     if "heads" in reads:
-        space |= _WITH_HEADS
+        space["hidden_channels"] = (4, 8, 16, 32)  # of one head
     if KINDS[model.name].last and model.num_layers > 1:
-        space["last"] = (*_LAST, model.name)
+        space["last"] = ("gat", "gcn", model.name)
     return space | _TRAINING
 
 
@@ -68,8 +64,8 @@ def paper_grid(model: str, task: Task) -> Space:
     if model not in MODELS:
         raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
     grid: Space
-    if model in _PAPER_WITH_HEADS:
-        grid = {"heads": _PAPER_HEADS, "hidden_channels": _PAPER_WIDTHS}
+    if model in ("gat", "gatv2", "goat", "goat-paper"):
+        grid = {"heads": (1, 4, 8), "hidden_channels": _PAPER_WIDTHS}
         grid |= {"last_channels": _PAPER_WIDTHS} if task == "regression" else {"head_pooling": ("cat", "sum")}
     else:
         grid = {"input_channels": _PAPER_WIDTHS, "hidden_channels": _PAPER_WIDTHS}
