@@ -85,9 +85,7 @@ class TableRow:
     like: str = ""  #: another row with the settings, also of cells, that this one shares unless it overrides them
     ours: bool = False  #: whether it is tested against the best baseline; the other rows are the baselines
     space: Table = field(default_factory=dict)  #: values to search for this row; override those of the recipe's search
-    cells: dict[str, TableCell] = field(
-        default_factory=dict
-    )  #: settings of single cells by column, where they have any
+    cells: dict[str, TableCell] = field(default_factory=dict)  #: settings of single cells, by column
 
 
 @dataclass(frozen=True)
@@ -97,9 +95,7 @@ class RandomSearch:
     trials: int = 0  #: number of trials for every cell; 0 uses the recipe's settings
     repetitions: int = 1  #: number of graphs, splits or seeds of a trial, from the first on; the mean over them counts
     finalists: int = 5  #: number of each cell's best trials that are repeated in a column with ``finals``
-    space: Table = field(
-        default_factory=dict
-    )  #: values of keys of ``[model]`` and ``[training]``, for rows that read them
+    space: Table = field(default_factory=dict)  #: values of keys of ``[model]`` and ``[training]``
 
     def __post_init__(self) -> None:
         for name, least in (("trials", 0), ("repetitions", 1), ("finalists", 1)):
