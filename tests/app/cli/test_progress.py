@@ -23,6 +23,11 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
+def terminal() -> tuple[io.StringIO, Console]:
+    text = io.StringIO()
+    return text, Console(file=text, force_terminal=True, width=160, legacy_windows=False)
+
+
 def plain(text: str) -> str:
     """What a terminal shows, without what moves its cursor."""
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
@@ -79,11 +84,10 @@ def test_a_line_on_a_long_run_comes_now_and_then(clock: list[float]) -> None:
     ]
 
 
-def test_bars_show_every_process_and_all_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = io.StringIO()
-    terminal = Console(file=text, force_terminal=True, width=160, legacy_windows=False)
+def test_bars_show_every_process_and_all_runs() -> None:
+    text, console = terminal()
     shown = PoolProgress(4, ["a", "b", "c [x]", "d"].__getitem__)
-    shown.board = Board(4, "runs", terminal)
+    shown.board = Board(4, "runs", console)
     with shown:
         for event in story()[:4]:
             shown(event)
@@ -105,10 +109,8 @@ def test_a_run_has_a_bar_on_a_terminal_and_a_line_elsewhere(
         show(epoch(9))
         show(epoch(10))
     assert capsys.readouterr().err == "a [b]: epoch 10 of 10, loss 0.1250, validation mse 0.75\n"
-    text = io.StringIO()
-    monkeypatch.setattr(
-        progress, "console", lambda stderr: Console(file=text, force_terminal=True, width=120, legacy_windows=False)
-    )
+    text, console = terminal()
+    monkeypatch.setattr(progress, "console", lambda stderr: console)
     with RunProgress("a [b]") as show:
         show(epoch(10))
     assert re.search(r"a \[b\] .* 10/10 .* loss 0.1250, validation mse 0.75", plain(text.getvalue()))
@@ -116,9 +118,8 @@ def test_a_run_has_a_bar_on_a_terminal_and_a_line_elsewhere(
 
 def test_colours_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    text = io.StringIO()
-    bars = Board(1, "runs", Console(file=text, force_terminal=True, width=120, legacy_windows=False))
-    with bars:
+    text, console = terminal()
+    with Board(1, "runs", console) as bars:
         bars.start(0, "a")
         bars.epoch(0, "a", epoch(3))
     assert "3/10" in text.getvalue()
@@ -146,8 +147,6 @@ def test_trials_that_end_together_or_elsewhere_are_counted_once(capsys: pytest.C
     assert lines[2] == "4/4 trial 3: pruned, best mse 0.25"
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.04, "0.0 s"), (9.94, "9.9 s"), (42.4, "42 s"), (150, "2 min"), (9000, "2.5 h")]
-)
-def test_times_are_for_people(seconds: float, text: str) -> None:
-    assert duration(seconds) == text
+def test_times_are_for_people() -> None:
+    times = {0.04: "0.0 s", 9.94: "9.9 s", 42.4: "42 s", 150: "2 min", 9000: "2.5 h"}
+    assert {seconds: duration(seconds) for seconds in times} == times

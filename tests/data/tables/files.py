@@ -1,5 +1,6 @@
 """Small tables for the tests of this part."""
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from torch_goat.data.tables import Tables
@@ -17,6 +18,12 @@ i,25,Ulm,1,yes
 j,55,Bonn,0,no
 """
 EDGES = "source,target\na,b\nb,c\nc,d\nd,e\ne,f\nf,g\ng,h\nh,i\ni,j\nj,a\n"
+
+
+def with_column(name: str, values: Iterable[object]) -> str:
+    """The nodes with one more column."""
+    header, *rows = NODES.splitlines()
+    return "\n".join([f"{header},{name}", *(f"{row},{value}" for row, value in zip(rows, values, strict=True))])
 
 
 def write(folder: Path, nodes: str | bytes = NODES, edges: str | bytes = EDGES, **options) -> Tables:

@@ -29,7 +29,6 @@ OPTIONS = [{}, {"directed": True}, {"edge_features": True}, {"split_column": "to
 
 
 def tables() -> st.SearchStrategy[str]:
-    """Tables of odd cells."""
     cell = st.sampled_from(CELLS)
     row = st.lists(cell, min_size=1, max_size=5)
     header = st.lists(st.sampled_from(["id", "label", "age", "town", "source", "target", ""]), min_size=1, max_size=5)
@@ -82,13 +81,7 @@ def attempt(folder: Path, nodes: bytes, edges: bytes, options: dict) -> None:
 
 
 def fuzz(seconds: float, seed: int = 0, limit: int = 10**9) -> int:
-    """Reads made-up files and gives their number.
-
-    Args:
-        seconds: For how long.
-        seed: The seed of what is made up.
-        limit: After how many to stop.
-    """
+    """Reads made-up files for some seconds, at most ``limit`` pairs, and returns their number."""
     draw, made = random.Random(seed), tables()
     valid = [NODES.encode(), EDGES.encode(), GRAPHML.encode()]
     end, count = time.monotonic() + seconds, 0

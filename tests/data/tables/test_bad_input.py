@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import re
 import zipfile
 from pathlib import Path
 
@@ -22,139 +23,98 @@ def refused(tmp_path: Path, nodes: str | bytes = NODES, edges: str | bytes = EDG
     return message.replace(f"{tmp_path}{os.sep}", "")
 
 
-BAD = {
-    "an edge to an unknown node": (
-        {"edges": EDGES + "\nj,zoe\n"},
-        "edges.csv, line 13, column 'target': the edge names 'zoe', which is not a node of nodes.csv",
+BAD_NODES = [
+    (NODES + "a,1,Ulm,1,no\n", "line 12, column 'id': duplicate node 'a', first seen in line 2"),
+    (NODES + ",1,Ulm,1,no\n", "line 12, column 'id': the node has no id"),
+    ("", "line 1: the file is empty"),
+    ("id,label\n", "line 1: there are no rows below the header"),
+    (NODES.replace(",no\n", ",yes\n"), "line 2, column 'label': all nodes have the class 'yes'"),
+    (NODES.replace("yes\n", "\n").replace("no\n", "\n"), "line 2, column 'label': no node has a target"),
+    (
+        "id,x,label\n" + "".join(f"{name},1,{number // 2}th\n" for number, name in enumerate("abcdefghij")),
+        "line 1, column 'label': 10 nodes in 5 classes are too few to have",
     ),
-    "an edge without an end": ({"edges": EDGES + "j,\n"}, "edges.csv, line 12, column 'target': the edge has no node"),
-    "duplicate ids": (
-        {"nodes": NODES + "a,1,Ulm,1,no\n"},
-        "nodes.csv, line 12, column 'id': duplicate node 'a', first seen in line 2",
+    (NODES.replace("j,55", "j,fifty"), "line 11, column 'age': 'fifty' is not a valid number"),
+    (NODES.replace("j,55", "j,inf"), "line 11, column 'age': 'inf' is not a valid number"),
+    (NODES.replace("town", "age"), "line 1: there are two columns named 'age'"),
+    (NODES.replace("town", ""), "line 1: column 3 has no name"),
+    (NODES + "k,1,Ulm,1,yes,6\n", "line 12: found 6 cells, but the"),
+    (NODES + 'k,1,"Ulm,1,yes\n', "line 12: a quotation mark"),
+    (NODES.replace("label", '"label'), "line 1: 'label\\na,30,Ulm,1"),
+    (
+        NODES.replace("50,Ulm,0,yes", "50,Ulm,0,yes "),
+        "line 6, column 'label': 'yes ' differs from 'yes' only by blanks",
     ),
-    "an id that is missing": (
-        {"nodes": NODES + ",1,Ulm,1,no\n"},
-        "nodes.csv, line 12, column 'id': the node has no id",
+    (NODES.replace("20,Bonn", "20,Bonn "), "line 5, column 'town': 'Bonn ' differs from 'Bonn' only by blanks; spell"),
+    (pickle.dumps({"a": 1}), "is a pickle, not a table; such files can execute code"),
+    (pickle.dumps({"id": [1, 2]}, protocol=0), "is a pickle, not a table; such files can execute code"),
+    (
+        b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "ha">]><a/>',
+        "is GraphML and already contains the edges; leave ou",
     ),
-    "dates where numbers are asked for": (
-        {"nodes": NODES.replace("yes", "2024-01-02").replace("no\n", "2024-02-03\n"), "task": "regression"},
-        "nodes.csv, line 2, column 'label': '2024-01-02' is not a number, like most of the column",
+]
+BAD_EDGES = [
+    (EDGES + "\nj,zoe\n", "line 13, column 'target': the edge names 'zoe', which is not a node of nodes.csv"),
+    (EDGES + "j,\n", "line 12, column 'target': the edge has no node"),
+    (" \n", "line 1: the file is empty"),
+    ("source\na\n", "line 1: found only one column ('source')"),
+    (EDGES.encode() + b"a,\0\n", "line 12: found a NUL byte"),
+    (b"\x1f\x8b\x08\x00rest", "is a gzip archive, not a table; unpack it first"),
+]
+DATES = NODES.replace("yes", "2024-01-02").replace("no\n", "2024-02-03\n")
+PARTS = NODES.replace("Kiel", "dev").replace("Ulm", "train").replace("Bonn", "tets")
+BAD_OPTIONS = [
+    (NODES, {"target": "lable"}, "line 1: there is no column 'lable' for the target; did you mean 'label'?"),
+    (NODES, {"drop": ("zip",)}, "line 1: there is no column 'zip' for --drop"),
+    (NODES, {"time_column": "town"}, "line 2, column 'town': 'Ulm' is neither a number nor a date"),
+    (DATES, {"task": "regression"}, "line 2, column 'label': '2024-01-02' is not a number, like most of the column"),
+    (PARTS, {"split_column": "town"}, "line 3, column 'town': 'tets' is not a split"),
+    ("id,y\na,Ada\nb,Bo\n", {"target": "y"}, "line 2, column 'y': every node has a different class"),
+    ("id,y\na,2.5\nb,2.5\n", {"target": "y"}, "line 2, column 'y': all targets are '2.5'"),
+    (
+        "id,part,label\na,train,x\nb,train,y\nc,val,x\nd,test,\ne,test,\n",
+        {"split_column": "part"},
+        "line 5, column 'label': none of the 2 test nodes has a target",
     ),
-    "classes of one or two nodes": (
-        {"nodes": "id,x,label\n" + "".join(f"{name},1,{number // 2}th\n" for number, name in enumerate("abcdefghij"))},
-        "nodes.csv, line 1, column 'label': 10 nodes in 5 classes are too few to have",
+    (
+        "id,part,label\na,train,x\nb,train,y\nc,val,x\nd,val,y\n",
+        {"split_column": "part"},
+        "line 1, column 'part': there is no test node with a 'label'",
     ),
-    "an empty file": ({"nodes": ""}, "nodes.csv, line 1: the file is empty"),
-    "an empty file of edges": ({"edges": " \n"}, "edges.csv, line 1: the file is empty"),
-    "a header alone": ({"nodes": "id,label\n"}, "nodes.csv, line 1: there are no rows below the header"),
-    "a target with one class": (
-        {"nodes": NODES.replace(",no\n", ",yes\n")},
-        "nodes.csv, line 2, column 'label': all nodes have the class 'yes'",
+    (
+        "id,part,label\na,test,y\nb,train,x\nc,train,x\nd,val,y\n",
+        {"split_column": "part"},
+        "line 3, column 'label': all 2 training nodes have the target 'x', so there is nothing to learn",
     ),
-    "a target with as many classes as nodes": (
-        {"target": "name", "nodes": "id,name\na,Ada\nb,Bo\n", "edges": "source,target\na,b\n"},
-        "nodes.csv, line 2, column 'name': every node has a different class",
+    (
+        "id,when,y\na,1,2.5\nb,2,2.5\nc,3,2.5\nd,4,0.5\ne,5,1.5\n",
+        {"target": "y", "time_column": "when"},
+        "line 2, column 'y': all 3 training nodes have the target '2.5', so there is nothing to learn",
     ),
-    "no target at all": (
-        {"nodes": NODES.replace(",yes\n", ",\n").replace(",no\n", ",\n")},
-        "nodes.csv, line 2, column 'label': no node has a target",
-    ),
-    "numbers that do not vary": (
-        {"nodes": "id,y\na,2.5\nb,2.5\n", "edges": "source,target\na,b\n", "target": "y"},
-        "nodes.csv, line 2, column 'y': all targets are '2.5'",
-    ),
-    "a text among numbers": (
-        {"nodes": NODES.replace("j,55", "j,fifty")},
-        "nodes.csv, line 11, column 'age': 'fifty' is not a valid number",
-    ),
-    "an infinite number": (
-        {"nodes": NODES.replace("j,55", "j,inf")},
-        "nodes.csv, line 11, column 'age': 'inf' is not a valid number",
-    ),
-    "a column that is not there": (
-        {"target": "lable"},
-        "nodes.csv, line 1: there is no column 'lable' for the target; did you mean 'label'?",
-    ),
-    "a column to drop that is not there": (
-        {"drop": ("zip",)},
-        "nodes.csv, line 1: there is no column 'zip' for --drop",
-    ),
-    "two columns of one name": (
-        {"nodes": NODES.replace("town", "age")},
-        "nodes.csv, line 1: there are two columns named 'age'",
-    ),
-    "a column without a name": ({"nodes": NODES.replace("town", "")}, "nodes.csv, line 1: column 3 has no name"),
-    "more cells than columns": ({"nodes": NODES + "k,1,Ulm,1,yes,6\n"}, "nodes.csv, line 12: found 6 cells, but the"),
-    "a quotation mark that stays open": ({"nodes": NODES + 'k,1,"Ulm,1,yes\n'}, "nodes.csv, line 12: a quotation mark"),
-    "a header that stays open": ({"nodes": NODES.replace("label", '"label')}, "nodes.csv, line 1: 'label\\na,30,Ulm,1"),
-    "edges of one column": ({"edges": "source\na\n"}, "edges.csv, line 1: found only one column ('source')"),
-    "a word that is no part": (
-        {"nodes": NODES.replace("Kiel", "dev").replace("Ulm", "train").replace("Bonn", "tets"), "split_column": "town"},
-        "nodes.csv, line 3, column 'town': 'tets' is not a split",
-    ),
-    "labels missing for all test nodes": (
-        {
-            "nodes": "id,part,label\na,train,x\nb,train,y\nc,val,x\nd,test,\ne,test,\n",
-            "edges": "source,target\na,b\n",
-            "split_column": "part",
-        },
-        "nodes.csv, line 5, column 'label': none of the 2 test nodes has a target",
-    ),
-    "no test nodes": (
-        {
-            "nodes": "id,part,label\na,train,x\nb,train,y\nc,val,x\nd,val,y\n",
-            "edges": "source,target\na,b\n",
-            "split_column": "part",
-        },
-        "nodes.csv, line 1, column 'part': there is no test node with a 'label'",
-    ),
-    "training nodes of one class": (
-        {
-            "nodes": "id,part,label\na,test,y\nb,train,x\nc,train,x\nd,val,y\n",
-            "edges": "source,target\na,b\n",
-            "split_column": "part",
-        },
-        "nodes.csv, line 3, column 'label': all 2 training nodes have the target 'x', so there is nothing to learn",
-    ),
-    "training nodes of one number": (
-        {
-            "nodes": "id,when,y\na,1,2.5\nb,2,2.5\nc,3,2.5\nd,4,0.5\ne,5,1.5\n",
-            "edges": "source,target\na,b\n",
-            "target": "y",
-            "time_column": "when",
-        },
-        "nodes.csv, line 2, column 'y': all 3 training nodes have the target '2.5', so there is nothing to learn",
-    ),
-    "classes that differ by a blank": (
-        {"nodes": NODES.replace("50,Ulm,0,yes", "50,Ulm,0,yes ")},
-        "nodes.csv, line 6, column 'label': 'yes ' differs from 'yes' only by blanks; spell both alike.",
-    ),
-    "categories that differ by a blank": (
-        {"nodes": NODES.replace("d,20,Bonn", "d,20,Bonn ")},
-        "nodes.csv, line 5, column 'town': 'Bonn ' differs from 'Bonn' only by blanks; spell both alike.",
-    ),
-    "a time that is none": (
-        {"nodes": NODES, "time_column": "town"},
-        "nodes.csv, line 2, column 'town': 'Ulm' is neither a number nor a date",
-    ),
-    "edges without features": ({"edge_features": True}, "edges.csv, line 1: the edges have no feature columns"),
-    "a pickle": ({"nodes": pickle.dumps({"a": 1})}, "nodes.csv is a pickle, not a table; such files can execute code"),
-    "a pickle without a mark": (
-        {"nodes": pickle.dumps({"id": [1, 2]}, protocol=0)},
-        "nodes.csv is a pickle, not a table; such files can execute code",
-    ),
-    "a NUL": ({"edges": EDGES.encode() + b"a,\0\n"}, "edges.csv, line 12: found a NUL byte"),
-    "a gzip archive": ({"edges": b"\x1f\x8b\x08\x00rest"}, "edges.csv is a gzip archive, not a table; unpack it first"),
-    "a document type": (
-        {"nodes": b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "ha">]><a/>'},
-        "nodes.csv is GraphML and already contains the edges; leave out edges.csv",
-    ),
-}
+]
 
 
-@pytest.mark.parametrize(("given", "message"), BAD.values(), ids=BAD)
-def test_bad_tables_are_refused(tmp_path: Path, given: dict, message: str) -> None:
-    assert refused(tmp_path, **given).startswith(message)
+@pytest.mark.parametrize(("nodes", "message"), BAD_NODES)
+def test_bad_nodes_are_refused(tmp_path: Path, nodes: str | bytes, message: str) -> None:
+    assert re.sub("^nodes.csv,? ", "", refused(tmp_path, nodes)).startswith(message)
+
+
+@pytest.mark.parametrize(("edges", "message"), BAD_EDGES)
+def test_bad_edges_are_refused(tmp_path: Path, edges: str | bytes, message: str) -> None:
+    assert re.sub("^edges.csv,? ", "", refused(tmp_path, edges=edges)).startswith(message)
+
+
+@pytest.mark.parametrize(("nodes", "options", "message"), BAD_OPTIONS)
+def test_nodes_that_do_not_suit_the_options_are_refused(
+    tmp_path: Path, nodes: str, options: dict, message: str
+) -> None:
+    edges = EDGES if nodes.startswith("id,age") else "source,target\na,b\n"
+    assert refused(tmp_path, nodes, edges, **options).startswith(f"nodes.csv, {message}")
+
+
+def test_edges_without_features_are_refused(tmp_path: Path) -> None:
+    message = refused(tmp_path, edge_features=True)
+    assert message.startswith("edges.csv, line 1: the edges have no feature columns")
 
 
 def test_free_text_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -184,20 +144,16 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "edges", "message"),
+    ("nodes", "message"),
     [
-        ("id,age,town\nx,1,Ulm\n", "source,target\n", "line 1: there is no column 'member' for a feature the model"),
-        (
-            "name,age,town,member\nx,1,Ulm,1\n",
-            "source,target\nx,x\n",
-            "line 1: there is no column 'id' for the node ids",
-        ),
-        ("id,age,town,member\nx,old,Ulm,1\n", "source,target\nx,x\n", "line 2, column 'age': 'old' is not a number"),
+        ("id,age,town\nx,1,Ulm\n", "line 1: there is no column 'member' for a feature the model"),
+        ("name,age,town,member\nx,1,Ulm,1\n", "line 1: there is no column 'id' for the node ids"),
+        ("id,age,town,member\nx,old,Ulm,1\n", "line 2, column 'age': 'old' is not a number"),
     ],
 )
-def test_a_model_is_not_applied_to_other_columns(tmp_path: Path, nodes: str, edges: str, message: str) -> None:
+def test_a_model_is_not_applied_to_other_columns(tmp_path: Path, nodes: str, message: str) -> None:
     schema = load_tables(write(tmp_path)).schema
     (tmp_path / "new.csv").write_text(nodes)
-    (tmp_path / "links.csv").write_text(edges)
+    (tmp_path / "links.csv").write_text("source,target\nx,x\n")
     with pytest.raises(TableError, match=f"new.csv, {message}"):
         apply_schema(schema, str(tmp_path / "new.csv"), str(tmp_path / "links.csv"))

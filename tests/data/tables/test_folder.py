@@ -51,7 +51,7 @@ def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
     assert (tmp_path / "edges.csv").read_text().startswith("source,target\n")
 
 
-def test_a_folder_of_two_files_needs_no_settings(tmp_path: Path) -> None:
+def test_a_folder_of_two_files_needs_no_settings_and_settings_are_checked(tmp_path: Path) -> None:
     (tmp_path / "nodes.tsv").touch()
     with pytest.raises(TableError, match=r"has no edges\.csv"):
         find_tables(str(tmp_path))
@@ -59,9 +59,6 @@ def test_a_folder_of_two_files_needs_no_settings(tmp_path: Path) -> None:
     assert find_tables(str(tmp_path)) == {"nodes": str(tmp_path / "nodes.tsv"), "edges": str(tmp_path / "edges.csv")}
     with pytest.raises(TableError, match=r"is a folder.*leave out x\.csv"):
         find_tables(str(tmp_path), "x.csv")
-
-
-def test_settings_of_a_folder_are_checked(tmp_path: Path) -> None:
     (tmp_path / "graph.toml").write_text('nodes = "../secret.csv"\nedges = "edges.csv"\ntarget = "y"\n')
     with pytest.raises(TableError, match="must be names of files in the folder"):
         find_tables(str(tmp_path))

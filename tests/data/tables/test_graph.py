@@ -1,4 +1,6 @@
+import tomllib
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -6,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.tables.files import EDGES, NODES, write
+from tests.data.tables.files import EDGES, NODES, with_column, write
 from torch_goat.data.tables import Column, Schema, TableError, Tables, apply_schema, load_tables
 from torch_goat.settings import SettingsError, dumps, parse
 
@@ -24,12 +26,8 @@ def test_tables_become_a_graph(tmp_path: Path) -> None:
 
 
 def test_statistics_are_those_of_the_training_part(tmp_path: Path) -> None:
-    text = NODES.replace("label\n", "label,split\n")
     parts = ["train"] * 5 + ["val"] * 2 + ["test"] * 3
-    lines = text.splitlines()
-    rows = [f"{line},{part}" for line, part in zip(lines[1:], parts, strict=True)]
-    tables = write(tmp_path, "\n".join([lines[0], *rows]), split_column="split")
-    data, _, schema, *_ = load_tables(tables)
+    data, _, schema, *_ = load_tables(write(tmp_path, with_column("split", parts), split_column="split"))
     age, town, member = schema.nodes
     known = np.array([30, 40, 20, 50])
     assert age == Column("age", "number", known.mean(), known.std(), missing=True)
@@ -103,9 +101,7 @@ def test_a_number_that_does_not_vary_is_zero(tmp_path: Path) -> None:
 
 def test_edges_with_direction_and_features(tmp_path: Path) -> None:
     edges = "from,to,weight,kind\na,b,1,x\nb,c,3,y\nc,d,,x\na,b,3,x\n"
-    lines = NODES.splitlines()
-    rows = [f"{line},{part}" for line, part in zip(lines[1:], ["train"] * 6 + ["val"] * 2 + ["test"] * 2, strict=True)]
-    nodes = "\n".join([lines[0] + ",part", *rows])
+    nodes = with_column("part", ["train"] * 6 + ["val"] * 2 + ["test"] * 2)
     options = {"edge_features": True, "split_column": "part"}
     data, _, schema, *_ = load_tables(write(tmp_path, nodes, edges, directed=True, **options))
     assert data.edge_index.tolist() == [[0, 1, 2], [1, 2, 3]]
@@ -137,27 +133,24 @@ def test_regression_is_standardised_by_its_training_part(tmp_path: Path) -> None
 
 def test_files_that_changed_are_read_again(tmp_path: Path) -> None:
     tables = write(tmp_path)
-    first, again = load_tables(tables).data, load_tables(tables).data
-    assert torch.equal(again.x, first.x)
+    first = load_tables(tables).data
     kept = first.x.clone()
     first.x.zero_()
     first.edge_index.zero_()
     again = load_tables(tables).data
     assert torch.equal(again.x, kept)  # what a user writes stays with that user
     assert again.edge_index.any()
-    first.x = kept
+    tied = replace(tables, digest=load_tables(tables).digest)
+    load_tables(tied)
     write(tmp_path, NODES.replace("a,30,", "a,3000,"))
-    assert not torch.equal(load_tables(tables).data.x, first.x)
+    assert not torch.equal(load_tables(tables).data.x, kept)
+    with pytest.raises(TableError, match="changed since the run was started"):
+        load_tables(tied)
 
 
-def test_nodes_need_no_edges(tmp_path: Path) -> None:
-    data = load_tables(write(tmp_path, edges="source,target\n")).data
-    assert data.edge_index.shape == (2, 0)
-    data = load_tables(write(tmp_path, edges="source,target,weight\n", edge_features=True)).data
-    assert data.edge_index.shape == (2, 0)
-
-
-def test_a_graph_without_features_has_its_degrees(tmp_path: Path) -> None:
+def test_a_graph_without_features_has_its_degrees_and_one_without_edges_none(tmp_path: Path) -> None:
+    for edges, features in (("source,target\n", False), ("source,target,weight\n", True)):
+        assert load_tables(write(tmp_path, edges=edges, edge_features=features)).data.edge_index.shape == (2, 0)
     data = load_tables(write(tmp_path, drop=("age", "town", "member"))).data
     assert torch.equal(data.x, torch.stack([torch.ones(10), torch.full((10,), 2.0).log1p()], dim=1))
 
@@ -176,32 +169,19 @@ def test_random_splits_are_stratified_and_differ(tmp_path: Path) -> None:
 @pytest.mark.parametrize("times", [range(10), [f"20{year:02d}-03-01" for year in range(10)]])
 def test_the_earliest_nodes_train(tmp_path: Path, times: list) -> None:
     order = [3, 1, 4, 0, 5, 9, 2, 6, 8, 7]
-    lines = NODES.splitlines()
-    rows = [f"{line},{times[when]}" for line, when in zip(lines[1:], order, strict=True)]
-    data = load_tables(write(tmp_path, "\n".join([lines[0] + ",when", *rows]), time_column="when")).data
+    nodes = with_column("when", [times[when] for when in order])
+    data = load_tables(write(tmp_path, nodes, time_column="when")).data
     assert data.train_mask.tolist() == [when < 6 for when in order]
     assert data.test_mask.tolist() == [when >= 8 for when in order]
 
 
 def test_without_a_validation_part_some_training_nodes_validate(tmp_path: Path) -> None:
-    lines = NODES.splitlines()
-    rows = [f"{line},{'train' if number < 8 else 'test'}" for number, line in enumerate(lines[1:])]
-    data = load_tables(write(tmp_path, "\n".join([lines[0] + ",part", *rows]), split_column="part")).data
+    nodes = with_column("part", ["train"] * 8 + ["test"] * 2)
+    data = load_tables(write(tmp_path, nodes, split_column="part")).data
     assert (int(data.train_mask.sum()), int(data.val_mask.sum()), int(data.test_mask.sum())) == (6, 2, 2)
 
 
-def test_files_that_change_are_noticed(tmp_path: Path) -> None:
-    tables = write(tmp_path)
-    tied = Tables(**{**vars(tables), "digest": load_tables(tables).digest})
-    load_tables(tied)
-    (tmp_path / "nodes.csv").write_text(NODES.replace("a,30", "a,31"))
-    with pytest.raises(TableError, match="changed since the run was started"):
-        load_tables(tied)
-
-
 def test_options_survive_toml_and_refuse_what_is_impossible(tmp_path: Path) -> None:
-    import tomllib
-
     tables = write(tmp_path, drop=("age",), train=0.5)
     assert parse(Tables, tomllib.loads(dumps(tables)), "here") == tables
     for values, message in [
@@ -215,24 +195,24 @@ def test_options_survive_toml_and_refuse_what_is_impossible(tmp_path: Path) -> N
             parse(Tables, {"nodes": "n", "edges": "e", "target": "label", **values}, "here")
 
 
-def test_a_class_without_training_nodes_is_told(tmp_path: Path) -> None:
+def test_classes_without_training_nodes_and_words_that_count_as_missing_are_told(tmp_path: Path) -> None:
+    notes = load_tables(write(tmp_path, NODES.replace("Ulm,1,yes", "Ulm,1,None", 1).replace("0,no", "0,", 1))).notes
+    said = "serve only as neighbours. The word 'None' counts as missing (1 times)."
+    assert f"2 nodes have no 'label' and {said}" in notes
     nodes = "id,part,label\na,train,x\nb,train,y\nc,val,x\nd,test,z\ne,test,w\n"
     notes = load_tables(write(tmp_path, nodes, "source,target\na,b\n", split_column="part")).notes
     assert "no training node has the class 'w', 'z', so no model can learn to predict it." in notes
     assert not any("training node" in note for note in load_tables(write(tmp_path)).notes)
 
 
-def test_a_column_without_any_value_is_told(tmp_path: Path) -> None:
+def test_columns_that_are_not_used_are_told(tmp_path: Path) -> None:
     nodes = "\n".join(line.replace(",", ",,", 1) for line in NODES.splitlines()).replace("id,,", "id,height,")
     _, _, schema, notes, _ = load_tables(write(tmp_path, nodes))
     assert [column.name for column in schema.nodes] == ["age", "town", "member"]
     assert notes == ("the node columns height are empty and not used.",)
     assert load_tables(write(tmp_path, nodes, drop=("height",))).notes == ()
-
-
-def test_columns_of_edges_that_are_not_used_are_told_with_the_command_that_does(tmp_path: Path) -> None:
     edges = "\n".join(f"{line},{'weight' if 'source' in line else 1}" for line in EDGES.splitlines())
-    (note,) = load_tables(write(tmp_path, edges=edges)).notes  # goat pid shows it too, which has no such option
+    (note,) = load_tables(write(tmp_path, edges=edges)).notes  # with the command, as goat pid has no such option
     assert note == "the edge columns weight are not used; goat train --edge-features uses them."
 
 
@@ -246,9 +226,3 @@ def test_edges_that_were_several_are_told(tmp_path: Path) -> None:
     read = load_tables(write(tmp_path, edges=weighted, edge_features=True))
     assert any("their features are averaged; --directed keeps both directions apart." in note for note in read.notes)
     assert not any("duplicates" in note for note in load_tables(write(tmp_path)).notes)
-
-
-def test_words_that_count_as_no_value_are_told(tmp_path: Path) -> None:
-    notes = load_tables(write(tmp_path, NODES.replace("Ulm,1,yes", "Ulm,1,None", 1).replace("0,no", "0,", 1))).notes
-    said = "serve only as neighbours. The word 'None' counts as missing (1 times)."
-    assert f"2 nodes have no 'label' and {said}" in notes
