@@ -33,14 +33,13 @@ def test_a_failed_write_leaves_the_old_file_alone(tmp_path: Path, monkeypatch: p
 
 
 def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:
-    target, link, dangling = tmp_path / "target", tmp_path / "link", tmp_path / "dangling"
-    target.write_text("one")
-    link.symlink_to(target)
-    dangling.symlink_to(tmp_path / "later")
-    for path in (link, dangling):
-        write_atomic(path, "two")
-        assert path.is_symlink()
-        assert path.resolve().read_text() == "two"
+    (tmp_path / "target").write_text("one")
+    for target in ("target", "later"):
+        link = tmp_path / f"link to {target}"
+        link.symlink_to(tmp_path / target)
+        write_atomic(link, "two")
+        assert link.is_symlink()
+        assert (tmp_path / target).read_text() == "two"
 
 
 def test_a_pipe_is_written_to(tmp_path: Path) -> None:

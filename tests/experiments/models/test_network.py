@@ -10,20 +10,15 @@ from tests.graphs import graphs, small_graph
 from tests.nn.test_properties import far_apart
 from torch_goat.experiments.models import MODELS, Network
 
-NO_EDGES = torch.empty(2, 0, dtype=torch.long)
-GRAPHS = {
-    "isolated nodes": (N, small_graph()),
-    "one node": (1, NO_EDGES),
-    "one node with a self loop": (1, torch.zeros(2, 1, dtype=torch.long)),
-    "no edges": (4, NO_EDGES),
-}
+NO_EDGES, SELF_LOOP = torch.empty(2, 0, dtype=torch.long), torch.zeros(2, 1, dtype=torch.long)
+GRAPHS = (N, small_graph()), (1, NO_EDGES), (1, SELF_LOOP), (4, NO_EDGES)
 
 
 @pytest.mark.parametrize("norm", ["none", "batch", "layer"])
 @pytest.mark.parametrize("name", MODELS)
 def test_runs_on_every_graph_in_training_and_evaluation(name: str, norm: str) -> None:
     model = network(name, norm=norm, input_channels=6, last_channels=4, residual=True)
-    for num_nodes, edge_index in GRAPHS.values():
+    for num_nodes, edge_index in GRAPHS:
         for training in (True, False):
             out = model.train(training)(torch.randn(num_nodes, IN), edge_index)
             assert out.shape == (num_nodes, OUT)

@@ -163,7 +163,7 @@ def test_no_layer_compares_edges_after_the_first_epoch(name: str, monkeypatch: p
 
     for module in ("nn.goat_conv", "experiments.models.layers", "experiments.models.janossy"):
         monkeypatch.setattr(f"torch_goat.{module}.neighborhoods", build)
-    for epoch in loop(Network(ModelOptions(name=name, hidden_channels=4), 5, 3), tiny(), epochs=2):
+    for epoch in loop(Network(options(name, hidden_channels=4), 5, 3), tiny(), epochs=2):
         if epoch.number == 1:
             asked.clear()
     assert asked

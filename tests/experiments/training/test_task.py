@@ -45,11 +45,7 @@ def test_labels_outside_of_the_splits_are_not_looked_at() -> None:
     data.train_mask[0] = True
     with pytest.raises(ValueError, match="class -1"):
         Task(data, CPU)
-
-
-def test_a_graph_without_test_nodes_has_no_test_metrics() -> None:
-    data = tiny()
-    data.test_mask[:] = False
+    data.train_mask[0], data.test_mask[:] = False, False
     assert set(Task(data, CPU).metrics(torch.randn(60, 3))) == {"train", "val"}
 
 
@@ -101,20 +97,21 @@ def test_many_classes_are_possible_where_there_are_many_nodes_or_the_graph_says_
         Task(data, CPU)
     data.num_classes = 4001
     assert Task(data, CPU).channels == 4001
+    assert float(Task(tiny(), CPU).loss(torch.randn(60, 5))) > 0  # outputs for classes that no node has
 
 
-@pytest.mark.parametrize("shape", [(60, 2), (59, 3), (60,)])
-def test_a_model_that_does_not_fit_the_targets_is_refused(shape: tuple[int, ...]) -> None:
-    with pytest.raises(ValueError, match="out_channels=3"):
-        Task(tiny(), CPU).loss(torch.randn(shape))
-
-
-def test_a_number_is_predicted_by_one_output() -> None:
-    data = tiny()
-    data.y = torch.randn(60)
-    with pytest.raises(ValueError, match=r"shape \[60, 3\], but there are 60 nodes and 1 targets"):
-        Task(data, CPU).loss(torch.randn(60, 3))
-    assert float(Task(tiny(), CPU).loss(torch.randn(60, 5))) > 0  # classes that no node here has
+@pytest.mark.parametrize(
+    ("regression", "shape", "message"),
+    [
+        *((False, shape, "out_channels=3") for shape in ((60, 2), (59, 3), (60,))),
+        (True, (60, 3), r"shape \[60, 3\], but there are 60 nodes and 1 targets"),
+    ],
+)
+def test_a_model_that_does_not_fit_the_targets_is_refused(
+    regression: bool, shape: tuple[int, ...], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        Task(tiny(regression=regression), CPU).loss(torch.randn(shape))
 
 
 def test_class_weights_make_the_classes_equal() -> None:
