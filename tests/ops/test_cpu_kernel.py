@@ -12,7 +12,7 @@ from tests.compare import relative_error
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn import cpu
 from torch_goat.ops.ragged_rnn import torch as steps
-from torch_goat.ops.ragged_rnn.interface import Inputs
+from torch_goat.ops.ragged_rnn.interface import GATES, Inputs
 
 needs_numba = pytest.mark.skipif(cpu.unavailable() is not None, reason="numba is not installed")
 
@@ -21,30 +21,35 @@ LENGTHS = [0, 3, 1, 70, 2, 0, 33, 32, 64, 65, 5, 1, 1, 7, 2, 0]
 
 
 def make_inputs(
-    heads: int = 2, lengths: list[int] = LENGTHS, scale: float = 1.0, dtype: torch.dtype = torch.float64
+    heads: int = 2,
+    lengths: list[int] = LENGTHS,
+    scale: float = 1.0,
+    dtype: torch.dtype = torch.float64,
+    kind: str = "lstm",
+    hidden: int = 4,
 ) -> tuple[list[Any], Tensor]:
-    """The tensors of an LSTM of four units in two directions, and a gradient of its output."""
+    """The tensors of an RNN in two directions, and a gradient of its output."""
     generator = torch.Generator().manual_seed(0)
 
     def randn(*size: int) -> Tensor:
         return torch.randn(*size, generator=generator, dtype=torch.float64).to(dtype)
 
     ptr = torch.tensor([0, *lengths]).cumsum(0)
-    places = int(ptr[-1])
+    places, width, bound = int(ptr[-1]), GATES[kind] * hidden, hidden**-0.5
     inputs = [
-        scale * randn(heads, 9, 2, 16),
+        scale * randn(heads, 9, 2, width),
         Places.from_ptr(torch.randint(9, (heads, places), generator=generator), ptr),
         torch.rand(heads, places, generator=generator, dtype=torch.float64).to(dtype),
-        0.5 * randn(heads, 2, 16, 4),
-        0.5 * randn(heads, 2, 16),
-        0.5 * randn(heads, 2, 16),
+        bound * randn(heads, 2, width, hidden),
+        bound * randn(heads, 2, width),
+        bound * randn(heads, 2, width),
     ]
-    return inputs, randn(len(lengths), heads, 8)
+    return inputs, randn(len(lengths), heads, 2 * hidden)
 
 
-def run(kernel: object, inputs: list[Any], grad: Tensor) -> list[Tensor]:
-    out, saved = kernel.forward("lstm", Inputs(*inputs), True)
-    return [out, *kernel.backward("lstm", grad, Inputs(*inputs), saved)]
+def run(kernel: object, inputs: list[Any], grad: Tensor, kind: str = "lstm") -> list[Tensor]:
+    out, saved = kernel.forward(kind, Inputs(*inputs), True)
+    return [out, *kernel.backward(kind, grad, Inputs(*inputs), saved)]
 
 
 def error(values: list[Tensor], expected: list[Tensor]) -> float:
@@ -53,6 +58,17 @@ def error(values: list[Tensor], expected: list[Tensor]) -> float:
 
 def to(inputs: list[Any], dtype: torch.dtype) -> list[Any]:
     return [value if isinstance(value, Places) else value.to(dtype) for value in inputs]
+
+
+@needs_numba
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("scale", [1.0, 0.0025, 1e-6])
+def test_float32_is_accurate_for_inputs_of_any_size(kind: str, scale: float) -> None:
+    inputs, grad = make_inputs(scale=scale, kind=kind, hidden=8)
+    inputs[-2:] = [torch.zeros_like(value) for value in inputs[-2:]]  # the states are as small as the inputs
+    inputs, grad = to(inputs, torch.float32), grad.float()
+    expected = run(steps, to(inputs, torch.float64), grad.double(), kind)  # of the same numbers
+    assert error(run(cpu, inputs, grad, kind), expected) < 2e-6
 
 
 @needs_numba
