@@ -66,7 +66,7 @@ def test_every_width(kind: str, hidden: int, backend: str) -> None:
 
 
 LARGE = {
-    "a hub beside leaves": [20_000, *[1] * 100_000] if GPU else [2_000, *[1] * 5_000],
+    "a hub beside leaves": [20_000, *[1] * (100_000 if GPU else 5_000)],
     "all equal": [7] * 3_000,
     "one node": [1],
     "segments of 0 to 3": [0, 1, 2, 3] * (250_000 if GPU else 10_000),
@@ -77,7 +77,8 @@ LARGE = {
 @pytest.mark.parametrize("case", LARGE)
 @pytest.mark.parametrize("heads", [1, 16])
 def test_shapes_that_break_kernels(case: str, heads: int, backend: str) -> None:
-    inputs = segments(heads, 3, LARGE[case], num_sources=50)
+    longest = 20_000 if GPU or heads == 1 else 2_000
+    inputs = segments(heads, 3, [min(length, longest) for length in LARGE[case]], num_sources=50)
     check(RaggedRNN("lstm", 3, 4, heads=heads), backend, inputs, 1e-5, torch.float, other="torch")
 
 
