@@ -68,7 +68,8 @@ def test_labels_of_top2_agree_with_a_search_by_networkx(seed: int) -> None:
 def test_top2_is_the_task_of_the_paper() -> None:
     data = top2(3)
     check_random_graph(data, 1000, 4995, 70)  # 499500 pairs at 1 %
-    assert abs(int(data.y.sum()) - 500) <= 10  # neighbours share their two largest, so that values tie at the median
+    # Neighbours share their two largest, so that values tie at the median.
+    assert all(abs(int(top2(seed).y.sum()) - 500) <= 10 for seed in range(10))
     # Mean 4/3; variance (1 + 16 + 1) / 3 + 2/9, so that the mean of 1000 has a standard deviation of 0.079.
     assert abs(float(data.x.mean()) - 4 / 3) < 5 * 0.079
     assert torch.equal(top2(3).x, data.x)
