@@ -5,7 +5,7 @@ import pytest
 from rich.console import Console
 
 from torch_goat.app.cli import progress
-from torch_goat.app.cli.progress import Board, PoolProgress, RunProgress, duration
+from torch_goat.app.cli.progress import PoolProgress, RunProgress, duration
 from torch_goat.experiments import Epoch, Event, Result
 
 RESULT = Result({"val": {"mse": 0.5}, "test": {"mse": 0.25}}, 1, 3, "epochs", 90.0, 1.0, 0, "cpu", {}, "")
@@ -23,9 +23,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def terminal() -> tuple[io.StringIO, Console]:
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """What a terminal in place of standard error receives."""
     text = io.StringIO()
-    return text, Console(file=text, force_terminal=True, width=160, legacy_windows=False)
+    options = {"file": text, "force_terminal": True, "width": 160, "legacy_windows": False}
+    monkeypatch.setattr(progress, "console", lambda stderr: Console(**options))
+    return text
 
 
 def plain(text: str) -> str:
@@ -61,69 +65,61 @@ def test_lines_say_how_each_run_ended(capsys: pytest.CaptureFixture[str], clock:
     ]
 
 
-def test_the_time_left_counts_parts_of_runs_but_not_those_done_before(clock: list[float]) -> None:
-    lines = Board(10, "runs", Console(file=io.StringIO()))
-    lines.skip(4)
-    assert lines.left() == ""
-    lines.start(0, "a")
-    clock[0] += 30
-    lines.epoch(0, "a", epoch(5))  # half a run in 30 s; five and a half are left
-    assert lines.left() == f"about {duration(330)} left"
+def test_the_time_left_counts_parts_of_runs_but_not_those_done_before(
+    clock: list[float], terminal: io.StringIO
+) -> None:
+    with PoolProgress(10, str) as show:
+        for number in range(4):
+            show(Event("skipped", number))
+        show(Event("started", 4))
+        assert "left" not in plain(terminal.getvalue())
+        clock[0] += 30
+        show(Event("epoch", 4, epoch=epoch(5)))  # half a run in 30 s; five and a half are left
+    assert f"4/10 0:00:00 about {duration(330)} left" in " ".join(plain(terminal.getvalue()).split())
 
 
-def test_a_line_on_a_long_run_comes_now_and_then(clock: list[float]) -> None:
-    text = io.StringIO()
-    lines = Board(1, "runs", Console(file=text, width=200))
-    lines.start(0, "a")
-    for number in range(1, 8):
-        clock[0] += 10
-        lines.epoch(0, "a", epoch(number))
-    assert text.getvalue().splitlines() == [
+def test_a_line_on_a_long_run_comes_now_and_then(capsys: pytest.CaptureFixture[str], clock: list[float]) -> None:
+    with PoolProgress(1, ["a"].__getitem__) as show:
+        show(Event("started", 0))
+        for number in range(1, 8):
+            clock[0] += 10
+            show(Event("epoch", 0, epoch=epoch(number)))
+    assert capsys.readouterr().err.splitlines() == [
         "a: epoch 3 of 10, loss 0.1250, validation mse 0.75",
         "a: epoch 6 of 10, loss 0.1250, validation mse 0.75",
     ]
 
 
-def test_bars_show_every_process_and_all_runs() -> None:
-    text, console = terminal()
-    shown = PoolProgress(4, ["a", "b", "c [x]", "d"].__getitem__)
-    shown.board = Board(4, "runs", console)
-    with shown:
+@pytest.mark.parametrize("colours", [True, False])
+def test_bars_show_every_process_and_all_runs(
+    terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch, colours: bool
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "" if colours else "1")
+    with PoolProgress(4, ["a", "b", "c [x]", "d"].__getitem__) as show:
         for event in story()[:4]:
-            shown(event)
-        assert shown.board._bars is not None
-        shown.board._bars.refresh()
-        seen = plain(text.getvalue())
+            show(event)
+        show._bars.refresh()
+        seen = plain(terminal.getvalue())
         for event in story()[4:]:
-            shown(event)
+            show(event)
     assert re.search(r"all 4 runs .* 1/4 .* about \d", seen)
     assert re.search(r"\bb .* 5/10 .* loss 0.1250, validation mse 0.75", seen)
     assert re.search(r"c \[x\] .* starting", seen)
-    assert "c [x]: failed: no [room]" in plain(text.getvalue())
+    assert "c [x]: failed: no [room]" in plain(terminal.getvalue())
+    assert bool(re.search(r"\x1b\[[0-9;]*3[0-9]", terminal.getvalue())) is colours
 
 
-def test_a_run_has_a_bar_on_a_terminal_and_a_line_elsewhere(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_ends_with_a_line(capsys: pytest.CaptureFixture[str]) -> None:
     with RunProgress("a [b]") as show:
         show(epoch(9))
         show(epoch(10))
     assert capsys.readouterr().err == "a [b]: epoch 10 of 10, loss 0.1250, validation mse 0.75\n"
-    text, console = terminal()
-    monkeypatch.setattr(progress, "console", lambda stderr: console)
+
+
+def test_a_run_has_a_bar_on_a_terminal(terminal: io.StringIO) -> None:
     with RunProgress("a [b]") as show:
         show(epoch(10))
-    assert re.search(r"a \[b\] .* 10/10 .* loss 0.1250, validation mse 0.75", plain(text.getvalue()))
-
-
-def test_colours_can_be_turned_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    text, console = terminal()
-    with Board(1, "runs", console) as bars:
-        bars.start(0, "a")
-        bars.epoch(0, "a", epoch(3))
-    assert "3/10" in text.getvalue()
-    assert not re.search(r"\x1b\[[0-9;]*3[0-9]", text.getvalue())
+    assert re.search(r"a \[b\] .* 10/10 .* loss 0.1250, validation mse 0.75", plain(terminal.getvalue()))
 
 
 def test_the_progress_of_a_search_counts_earlier_trials(capsys: pytest.CaptureFixture[str]) -> None:

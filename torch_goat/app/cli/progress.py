@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Self
 
-from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -17,30 +16,28 @@ LINE_SECONDS = 30.0  # between two lines on the epochs of a run
 
 
 class Display:
-    """A bar for the run of each process; elsewhere a line on its epochs now and then."""
+    """A bar for the run of each process on a terminal; elsewhere a line on its epochs now and then."""
 
-    def __init__(self, terminal: Console, *, transient: bool) -> None:
+    def __init__(self, *, transient: bool) -> None:
         fields = ("description", "fields[count]", "fields[note]")
         name, count, note = (TextColumn(f"{{task.{field}}}") for field in fields)
         columns = (name, BarColumn(), count, TimeElapsedColumn(), note)
-        self._console = terminal
-        self._bars = Progress(*columns, console=terminal, transient=transient) if terminal.is_interactive else None
+        self._console = console(stderr=True)
+        self._bars = Progress(*columns, console=self._console, transient=transient)
         self._tasks: dict[int, TaskID] = {}  # the bar of each process
         self._next: dict[int, float] = {}  # when to print the next line on its run
 
     def start(self, job: int, name: str) -> None:
         """Process ``job`` starts a run."""
         self._next[job] = time.monotonic() + LINE_SECONDS
-        if self._bars is not None:
-            self._tasks[job] = self._bars.add_task(escape(name), total=None, count="", note="starting")
+        self._tasks[job] = self._bars.add_task(escape(name), total=None, count="", note="starting")
 
     def epoch(self, job: int, name: str, epoch: Epoch) -> None:
         """Process ``job`` finished an epoch."""
         note = f"loss {epoch.train_loss:.4f}, validation {epoch.metric} {show(epoch.metric, epoch.val_metric)}"
-        if self._bars is not None:
-            count = f"{epoch.number}/{epoch.total}"
-            self._bars.update(self._tasks[job], total=epoch.total, completed=epoch.number, count=count, note=note)
-        elif time.monotonic() >= self._next[job]:
+        count = f"{epoch.number}/{epoch.total}"
+        self._bars.update(self._tasks[job], total=epoch.total, completed=epoch.number, count=count, note=note)
+        if not self._console.is_interactive and time.monotonic() >= self._next[job]:
             self._next[job] = time.monotonic() + LINE_SECONDS
             self.print(f"{name}: epoch {epoch.number} of {epoch.total}, {note}")
 
@@ -48,12 +45,12 @@ class Display:
         self._console.print(line, markup=False, soft_wrap=True)
 
     def __enter__(self) -> Self:
-        if self._bars is not None:
+        if self._console.is_interactive:
             self._bars.start()
         return self
 
     def __exit__(self, *error: object) -> None:
-        if self._bars is not None:
+        if self._console.is_interactive:
             self._bars.stop()
 
 
@@ -61,7 +58,7 @@ class RunProgress(Display):
     """Shows the epochs of one run: ``with RunProgress(name) as show: train(..., observer=show)``."""
 
     def __init__(self, name: str) -> None:
-        super().__init__(console(stderr=True), transient=False)
+        super().__init__(transient=False)
         self._name = name
         self._last: Epoch | None = None
         self.start(0, name)
@@ -71,98 +68,67 @@ class RunProgress(Display):
         self.epoch(0, self._name, epoch)
 
     def __exit__(self, *error: object) -> None:
-        if self._bars is None and self._last is not None:
+        if self._last is not None:
             self._next[0] = 0.0  # always print the last epoch
             self.epoch(0, self._name, self._last)
         super().__exit__(*error)
 
 
-class Board(Display):
-    """The progress of several processes, with the estimated time left.
-
-    On a terminal there is also a bar for all runs, and the bars disappear at the end. Elsewhere a line is printed when
-    a run ends. ``what`` is what the runs are called, in the plural.
-    """
-
-    def __init__(self, total: int, what: str, terminal: Console) -> None:
-        super().__init__(terminal, transient=True)
-        self.total, self.done, self.skipped, self.note, self._start = total, 0, 0, "", time.monotonic()
-        self._shares: dict[int, float] = {}  # the completed share of each process's current run
-        if self._bars is not None:
-            self._overall = self._bars.add_task(f"all {total} {what}", total=total, count="", note="")
-
-    @property
-    def running(self) -> int:
-        return len(self._shares)
-
-    def skip(self, count: int = 1) -> None:
-        """Counts runs that were finished before or elsewhere."""
-        self.done += count
-        self.skipped += count
-        self._refresh()
-
-    def start(self, job: int, name: str) -> None:
-        self._shares[job] = 0.0
-        super().start(job, name)
-
-    def epoch(self, job: int, name: str, epoch: Epoch) -> None:
-        self._shares[job] = epoch.number / epoch.total
-        super().epoch(job, name, epoch)
-        self._refresh()
-
-    def end(self, job: int, name: str, text: str, *, failed: bool = False) -> None:
-        """The run of process ``job`` ended; ``text`` tells how."""
-        self._shares.pop(job, None)
-        self.done += 1
-        if self._bars is None:
-            self.print(f"{self.done}/{self.total} {name}: {', '.join(filter(None, (text, self.note, self.left())))}")
-            return
-        if job in self._tasks:
-            self._bars.remove_task(self._tasks.pop(job))
-        if failed:
-            self._bars.console.print(f"{escape(name)}: {escape(text)}")
-        self._refresh()
-
-    def left(self) -> str:
-        """The estimated time left; empty at the beginning and at the end."""
-        progress = self.done - self.skipped + sum(self._shares.values())
-        if progress < 0.01 or self.done >= self.total:
-            return ""
-        seconds = (time.monotonic() - self._start) * (self.total - self.skipped - progress) / progress
-        return f"about {duration(seconds)} left"
-
-    def _refresh(self) -> None:
-        if self._bars is not None:
-            note = ", ".join(filter(None, (self.left(), self.note)))
-            completed = self.done + sum(self._shares.values())
-            self._bars.update(self._overall, completed=completed, count=f"{self.done}/{self.total}", note=escape(note))
-
-
-class PoolProgress:
+class PoolProgress(Display):
     """Shows the events of a plan or of a search: ``with PoolProgress(...) as show: run_plan(..., on_event=show)``.
 
-    ``name`` gives the name of a run or trial by its number, and ``metric`` is the metric of trials.
+    On a terminal there is also a bar for all runs with the estimated time left, and the bars disappear at the end.
+    Elsewhere a line is printed when a run ends. ``name`` gives the name of a run or trial by its number, ``what`` is
+    what they are called, in the plural, and ``metric`` is the metric of trials.
     """
 
     def __init__(self, total: int, name: Callable[[int], str], what: str = "runs", metric: str = "") -> None:
-        self._name, self._metric, self.board = name, metric, Board(total, what, console(stderr=True))
+        super().__init__(transient=True)
+        self._name, self._metric, self._best, self._start = name, metric, "", time.monotonic()
+        self._total, self._done, self._skipped = total, 0, 0
+        self._shares: dict[int, float] = {}  # the completed share of each process's current run
+        self._overall = self._bars.add_task(f"all {total} {what}", total=total, count="", note="")
 
     def __call__(self, event: Event) -> None:
-        board = self.board
-        board.total = max(board.total, event.done)  # an earlier search may have been longer
+        self._total = max(self._total, event.done)  # an earlier search may have been longer
         if event.best is not None:
-            board.note = f"best {self._metric} {show(self._metric, event.best)}"
-        if event.kind == "skipped":
-            board.skip()
-        elif event.kind == "started":
-            board.start(event.job, self._name(event.number))
+            self._best = f"best {self._metric} {show(self._metric, event.best)}"
+        if event.kind == "started":
+            self._shares[event.job] = 0.0
+            self.start(event.job, self._name(event.number))
         elif event.epoch is not None:
-            board.epoch(event.job, self._name(event.number), event.epoch)
-        elif event.kind != "opened":
-            board.end(event.job, self._name(event.number), self._outcome(event), failed=event.kind == "failed")
+            self._shares[event.job] = event.epoch.number / event.epoch.total
+            self.epoch(event.job, self._name(event.number), event.epoch)
+        elif event.kind not in ("opened", "skipped"):
+            self._end(event)
         # Other trials were finished before or on other machines; those running here may have ended, too.
-        if event.done > board.done + board.running:
-            board.skip(event.done - board.done - board.running)
+        skipped = max(event.done - self._done - len(self._shares), event.kind == "skipped")
+        self._done += skipped
+        self._skipped += skipped
+        note = escape(", ".join(filter(None, (self._left(), self._best))))
+        completed = self._done + sum(self._shares.values())
+        self._bars.update(self._overall, completed=completed, count=f"{self._done}/{self._total}", note=note)
+
+    def _end(self, event: Event) -> None:
+        """A run ended."""
+        self._shares.pop(event.job, None)
+        self._done += 1
+        if event.job in self._tasks:
+            self._bars.remove_task(self._tasks.pop(event.job))
+        name, text = self._name(event.number), self._outcome(event)
+        if not self._console.is_interactive:
+            text = ", ".join(filter(None, (text, self._best, self._left())))
+            self.print(f"{self._done}/{self._total} {name}: {text}")
+        elif event.kind == "failed":
+            self.print(f"{name}: {text}")
+
+    def _left(self) -> str:
+        """The estimated time left; empty at the beginning and at the end."""
+        progress = self._done - self._skipped + sum(self._shares.values())
+        if progress < 0.01 or self._done >= self._total:
+            return ""
+        seconds = (time.monotonic() - self._start) * (self._total - self._skipped - progress) / progress
+        return f"about {duration(seconds)} left"
 
     def _outcome(self, event: Event) -> str:
         if event.kind == "failed":
@@ -173,13 +139,6 @@ class PoolProgress:
             return f"{metric} {show(metric, value)}, {event.result.epochs} epochs, {duration(event.result.seconds)}"
         value = math.nan if event.value is None else event.value
         return "pruned" if event.kind == "pruned" else f"{self._metric} {show(self._metric, value)}"
-
-    def __enter__(self) -> Self:
-        self.board.__enter__()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.board.__exit__(*error)
 
 
 def duration(seconds: float) -> str:
