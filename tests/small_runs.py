@@ -15,7 +15,6 @@ from torch_goat.experiments.training import train as run_module
 
 MODELS = {
     "gcn": ModelOptions(name="gcn", hidden_channels=4),
-    "gat": ModelOptions(name="gat", hidden_channels=4),
     "goat": ModelOptions(name="goat", hidden_channels=4, heads=2, backend="torch"),
     "apart": ModelOptions(name="goat", hidden_channels=4, backend="torch", add_self_loops=False, residual=True),
     "deep": ModelOptions(name="goat", hidden_channels=4, heads=2, last="goat", backend="torch"),

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.cli.conftest import Ended, Goat
-from tests.app.cli.conftest import goat as goat  # the fixture
+from tests.app.conftest import Ended, Goat
+from tests.app.conftest import goat as goat  # the fixture
 from tests.pages import ROOT
 from torch_goat.experiments.search import defaults
 

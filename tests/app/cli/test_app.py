@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import torch_goat.app.cli.demo
-from tests.app.cli.conftest import Goat
+from tests.app.conftest import Goat
 from torch_goat.app import cli
 from torch_goat.app.cli.app import app, run
 

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from tests.app.cli.conftest import Goat
+from tests.app.conftest import Goat
 from torch_goat.data.datasets import DATASETS
 
 

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.app.cli.conftest import Goat
+from tests.app.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat import settings
 from torch_goat.app.cli.train import verdict

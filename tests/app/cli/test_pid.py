@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.cli.conftest import Goat
+from tests.app.conftest import Goat
 from torch_goat.experiments.information import labelled_graph
 
 ROOT = Path(__file__).parents[3]

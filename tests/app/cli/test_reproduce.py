@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.app.cli.conftest import Goat
+from tests.app.conftest import Goat
 from tests.experiments.recipes.recipes import TINY, write
 from torch_goat import settings
 from torch_goat.app.cli import reproduce

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.app.cli.conftest import Goat
+from tests.app.conftest import Goat
 from torch_goat.experiments.recipes import plan, read_recipe
 
 DATASETS = ("betweenness-100", "effective-size-1000", "top2")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.app.cli.conftest import Ended, Goat
+from tests.app.conftest import Ended, Goat
 from torch_goat.app.cli import runs
 from torch_goat.experiments import Epoch, Experiment, Interrupted, Result, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.app.cli.conftest import Goat
+from tests.app.conftest import Goat
 from tests.small_runs import small
 from torch_goat import settings
 from torch_goat.app.cli.progress import RunProgress

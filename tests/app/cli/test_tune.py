@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.app.cli.conftest import Goat
+from tests.app.conftest import Goat
 from tests.data.tables.files import NODES, write
 from tests.small_runs import small
 from torch_goat import settings

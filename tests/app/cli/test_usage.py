@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.cli.conftest import Goat
+from tests.app.conftest import Goat
 from tests.data.tables.files import NODES, write
 from tests.experiments.recipes import recipes
 from tests.small_runs import small

@@ -1,7 +1,6 @@
 import json
 import math
 from collections import Counter
-from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import torch
 from scipy.stats import kendalltau
 from torch import Tensor
 
-from tests.small_runs import run, small, small_graphs
+from tests.small_runs import run, small
 from torch_goat.app.explain import Explanation, explain
 from torch_goat.app.explain.figure import save_figure, short
 from torch_goat.data.loader import write_graph
@@ -20,22 +19,12 @@ from torch_goat.nn import Ordering
 from torch_goat.settings import SettingsError
 
 NODE = 7
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("runs")
-    with small_graphs():
-        run(folder / "deep-0", "deep", record_orderings=(0, 4))
-        run(folder / "deep-1", "deep", seed=1)
-        run(folder / "gcn", "gcn")
-        run(folder / "number", "goat", "betweenness-100")
-        yield folder
+GOAT, GCN = "compared/goat/0", "compared/gcn"
 
 
 @pytest.fixture(scope="module")
 def deep(runs: Path) -> tuple[Run, Explanation]:
-    opened = Run(runs / "deep-0")
+    opened = Run(runs / GOAT)
     return opened, explain(opened, str(NODE))
 
 
@@ -51,7 +40,7 @@ def log_odds(out: Tensor, chosen: int) -> float:
     return math.log(share / (1 - share))
 
 
-@pytest.mark.parametrize("name", ["deep-0", "gcn"])
+@pytest.mark.parametrize("name", [GOAT, GCN])
 def test_contributions_are_lost_log_odds(runs: Path, name: str) -> None:
     opened = Run(runs / name)
     found = explain(opened, str(NODE))
@@ -70,7 +59,7 @@ def test_contributions_are_lost_log_odds(runs: Path, name: str) -> None:
     sizes = [abs(one.contribution) for one in found.effects]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 1e-4
-    if name == "gcn":  # no GOAT layers
+    if name == GCN:  # no GOAT layers
         assert found.readings == found.stability.epochs == found.stability.seeds == ()
 
 
@@ -92,7 +81,7 @@ def test_interactions_are_joint_minus_single_contributions(deep: tuple[Run, Expl
 
 def test_only_the_strongest_are_paired(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch_goat.app.explain.explanation.STRONGEST", 3)
-    found = explain(Run(runs / "gcn"), str(NODE))
+    found = explain(Run(runs / GCN), str(NODE))
     strongest = {one.neighbor for one in found.effects[:3]}
     assert len(found.interactions) == 3
     assert {node for one in found.interactions for node in (one.first, one.second)} == strongest
@@ -128,7 +117,7 @@ def test_stability_over_epochs_is_kendalls_tau(runs: Path, deep: tuple[Run, Expl
     recorded = {(one.number, one.layer): one for one in found.stability.epochs}
     assert sorted(recorded) == [(0, 1), (0, 2), (4, 1), (4, 2)]
     for (epoch, layer), one in recorded.items():
-        there = Ordering.load(runs / f"deep-0/orderings/epoch-{epoch}-layer-{layer}.safetensors")
+        there = Ordering.load(runs / GOAT / f"orderings/epoch-{epoch}-layer-{layer}.safetensors")
         heads = [reading for reading in found.readings if reading.layer == layer]
         expected = [tau(list(head.neighbors), there.neighbors(NODE, head.head - 1).tolist()) for head in heads]
         assert one.tau[0].tolist() == pytest.approx(expected)
@@ -137,7 +126,7 @@ def test_stability_over_epochs_is_kendalls_tau(runs: Path, deep: tuple[Run, Expl
 
 def test_stability_over_seeds_compares_mean_coefficients(runs: Path, deep: tuple[Run, Explanation]) -> None:
     orders = []
-    for name in ("deep-0", "deep-1"):
+    for name in (GOAT, "compared/goat/1"):
         ordering = orderings_of(Run(runs / name))[0]
         weight: Counter[int] = Counter()
         for head in range(2):
@@ -161,7 +150,7 @@ def test_regression_contributions_are_differences(runs: Path) -> None:
 
 
 def test_a_node_without_neighbors(runs: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    opened = Run(runs / "deep-0")
+    opened = Run(runs / GOAT)
     named = opened.graph()
     named.data.edge_index = named.data.edge_index[:, named.data.edge_index[1] != NODE]
     monkeypatch.setattr(Run, "graph", lambda self, data_dir=None: named)
@@ -183,7 +172,7 @@ def test_the_dictionary_uses_names(deep: tuple[Run, Explanation]) -> None:
     assert [one["seed"] for one in table["stability"]["seeds"]] == [1, 1]
 
 
-@pytest.mark.parametrize("name", ["deep-0", "gcn", "number"])
+@pytest.mark.parametrize("name", [GOAT, GCN, "number"])
 def test_the_figure_is_a_picture(runs: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Run(runs / name)
     named = opened.graph()
@@ -212,7 +201,7 @@ def test_a_run_on_a_folder_of_arrays(tmp_path: Path) -> None:
 
 def test_runs_and_nodes_that_cannot_be_explained(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="no node '60'"):
-        explain(Run(runs / "gcn"), "60")
+        explain(Run(runs / GCN), "60")
     run(tmp_path / "held", "goat", fixed_ordering=0, epochs=2)
     with pytest.raises(RunError, match="trained with fixed orders"):
         explain(Run(tmp_path / "held"), str(NODE))

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from tests.app.report.test_report import HOSTILE
-from tests.small_runs import run, small, small_graphs
+from tests.small_runs import small
 from torch_goat.app.report import report
 from torch_goat.experiments import NamedGraph, Run
 
@@ -48,19 +48,15 @@ def hub_and_names(self: Run, data_dir: object = None) -> NamedGraph:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def pages(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A plain page, one with hostile names and a hub, and one without an order."""
-    folder = tmp_path_factory.mktemp("pages")
-    with small_graphs():
-        run(folder / "runs/goat-0", "deep", record_orderings=(0, 3))
-        run(folder / "runs/goat-1", "deep", seed=1)
-        run(folder / "gcn", "gcn")
-        (folder / "plain.html").write_text(report(folder / "runs", nodes=["3", "7"]))
-        (folder / "gcn.html").write_text(report(folder / "gcn", nodes=["7"]))
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Run, "graph", hub_and_names)
-            (folder / "hostile.html").write_text(report(folder / "runs/goat-0", nodes=[f"{HOSTILE} 7"]))
-        yield folder
+    folder, compared = tmp_path_factory.mktemp("pages"), runs / "compared"
+    (folder / "plain.html").write_text(report(compared / "goat", nodes=["3", "7"]))
+    (folder / "gcn.html").write_text(report(compared / "gcn", nodes=["7"]))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "graph", hub_and_names)
+        (folder / "hostile.html").write_text(report(compared / "goat/0", nodes=[f"{HOSTILE} 7"]))
+    return folder
 
 
 @pytest.fixture
@@ -109,11 +105,11 @@ def test_it_opens_without_an_error(open_page: Any, scheme: str) -> None:
     assert axis != background
 
 
-def test_search_and_head_switch(open_page: Any, pages: Path) -> None:
+def test_search_and_head_switch(open_page: Any, runs: Path) -> None:
     page = open_page("plain.html")
     best = page.locator("h2", has_text="Predictions of").inner_text().partition("seed ")[2][0]
     data = small("top2")
-    _, orderings = Run(pages / f"runs/goat-{best}").network(data.x, data.edge_index, return_orderings=True)
+    _, orderings = Run(runs / f"compared/goat/{best}").network(data.x, data.edge_index, return_orderings=True)
     heads = [(ordering, head) for ordering in orderings for head in range(ordering.heads)]
     for node in (11, 30):
         search(page, str(node))
@@ -125,9 +121,9 @@ def test_search_and_head_switch(open_page: Any, pages: Path) -> None:
             assert weights == pytest.approx(ordering.weights(node, head).tolist(), abs=0.01)
 
 
-def test_numbers_equal_the_result(open_page: Any, pages: Path) -> None:
+def test_numbers_equal_the_result(open_page: Any, runs: Path) -> None:
     page = open_page("gcn.html")
-    result = json.loads((pages / "gcn/result.json").read_text())
+    result = json.loads((runs / "compared/gcn/result.json").read_text())
     rows = page.locator("#predictions tbody tr").all()
     for row, values in zip(rows, result["metrics"].values(), strict=True):
         shown = [float(text) for text in row.locator("td").all_inner_texts()]

@@ -1,5 +1,4 @@
 import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -12,7 +11,6 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix
 from torch_geometric.data import Data
 
-from tests.small_runs import run, small_graphs
 from torch_goat.app.report.compose import comparable, gather
 from torch_goat.app.report.measures import calibration, confusion, degrees, mean_by
 from torch_goat.app.report.text import data_table
@@ -27,40 +25,32 @@ class Done(NamedTuple):
     result: Result
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    place = tmp_path_factory.mktemp("runs")
-    with small_graphs():
-        run(place / "gat", "gat", epochs=2)
-        run(place / "other", "gcn", "betweenness-100", epochs=2)
-        yield place
-
-
-def test_only_runs_on_the_same_data_and_target_are_comparable(folder: Path) -> None:
-    one, number = Run(folder / "gat"), Run(folder / "other")
+def test_only_runs_on_the_same_data_and_target_are_comparable(runs: Path) -> None:
+    one, number = Run(runs / "compared/gcn"), Run(runs / "number")
 
     def on_tables(target: str, result: Result = one.result, **options: str) -> Done:
         tables = Tables("nodes.csv", target, **options)
         return Done(replace(one.experiment, dataset="village", split="random", tables=tables), result)
 
-    runs = [on_tables("joins"), on_tables("joins"), on_tables("craft"), on_tables("joins", digest="ab")]
-    runs += [on_tables("joins", drop=("land",)), on_tables("joins", number.result)]
-    chosen, others = comparable(runs)
-    assert chosen == [runs[0], runs[1], runs[4]]
+    tried = [on_tables("joins"), on_tables("joins"), on_tables("craft"), on_tables("joins", digest="ab")]
+    tried += [on_tables("joins", drop=("land",)), on_tables("joins", number.result)]
+    chosen, others = comparable(tried)
+    assert chosen == [tried[0], tried[1], tried[4]]
     assert others == ["village random (craft)", "village random (joins)"]
 
 
-def test_unfinished_and_damaged_runs_are_left_out(folder: Path, tmp_path: Path) -> None:
+def test_unfinished_and_damaged_runs_are_left_out(runs: Path, tmp_path: Path) -> None:
+    folder = runs / "compared"
     for name in ("stopped", "damaged"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "config.toml").write_bytes((folder / "gat/config.toml").read_bytes())
+        (tmp_path / name / "config.toml").write_bytes((folder / "gcn/config.toml").read_bytes())
     (tmp_path / "damaged/result.json").write_text("[1]")
     with pytest.raises(RunError, match=r"no finished run in .* is damaged"):
         gather(tmp_path)
-    (tmp_path / "good").symlink_to(folder / "gat")
-    shutil.copytree(folder / "gat", tmp_path / "copy")
-    runs, left_out = gather(tmp_path)
-    assert [one.folder.name for one in runs] == ["copy"]
+    (tmp_path / "good").symlink_to(folder / "gcn")
+    shutil.copytree(folder / "gcn", tmp_path / "copy")
+    found, left_out = gather(tmp_path)
+    assert [one.folder.name for one in found] == ["copy"]
     assert [text.partition(" (")[0] for text in left_out] == ["damaged is damaged", "stopped is not done"]
     with pytest.raises(RunError, match="no folder"):
         gather(tmp_path / "nowhere")

@@ -1,15 +1,13 @@
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from tests.small_runs import run, small_graphs
-from torch_goat.app.cli.app import run as goat
+from tests.app.conftest import Goat
+from tests.small_runs import run
 from torch_goat.app.report import compose, report
 from torch_goat.experiments import Run, RunError
 from torch_goat.settings import SettingsError
@@ -34,23 +32,18 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    place = tmp_path_factory.mktemp("runs")
-    with small_graphs():
-        run(place / "goat-0", "goat", record_orderings=(0, 3))
-        run(place / "goat-1", "goat", seed=1)
-        run(place / "gcn", "gcn")
-        yield place
+def folder(runs: Path) -> Path:
+    return runs / "compared"
 
 
 @pytest.fixture(scope="module")
 def pages(folder: Path) -> dict[str, str]:
-    return {name: report(folder / name) for name in ("", "goat-0", "gcn")}
+    return {name: report(folder / name) for name in ("", "goat/0", "gcn")}
 
 
 def test_numbers_are_those_of_the_result(folder: Path, pages: dict[str, str]) -> None:
-    text = Page(pages["goat-0"]).text
-    metrics = json.loads((folder / "goat-0/result.json").read_text())["metrics"]
+    text = Page(pages["goat/0"]).text
+    metrics = json.loads((folder / "goat/0/result.json").read_text())["metrics"]
     for split, values in metrics.items():
         name = {"train": "training", "val": "validation", "test": "test"}[split]
         row = "\\s*".join([name, *(f"{100 * value:.1f}" for value in values.values())])
@@ -75,7 +68,7 @@ def test_models_orders_and_charts_are_shown(pages: dict[str, str]) -> None:
     assert "goat and gcn on top2" in text or "gcn and goat on top2" in text
     assert "2 runs" in text
     assert "12 test nodes of one run" in text
-    text = Page(pages["goat-0"]).text
+    text = Page(pages["goat/0"]).text
     for label in (
         "test accuracy (%)", "epoch", "cross-entropy (nats)", "predicted class (number of nodes)",
         "correct predictions (%)", "confidence: probability of the predicted class (%)",
@@ -88,21 +81,19 @@ def test_models_orders_and_charts_are_shown(pages: dict[str, str]) -> None:
     assert "Stability of the order over epochs" not in text
 
 
-def test_regression_has_residuals(tmp_path: Path) -> None:
-    with small_graphs():
-        run(tmp_path, "gat", "betweenness-100")
-        text = Page(report(tmp_path)).text
+def test_regression_has_residuals(runs: Path) -> None:
+    text = Page(report(runs / "number")).text
     assert "Residuals" in text
     assert "Confusion" not in text
     assert "training mean would have a mean squared error of" in text
 
 
 def test_hostile_names_are_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    named = Run(folder / "goat-0").graph()
+    named = Run(folder / "goat/0").graph()
     ids = tuple(f"{HOSTILE} {node}" for node in named.ids)
     hostile = named._replace(ids=ids, classes=(HOSTILE, f"$\\frac{{{HOSTILE}"))
     monkeypatch.setattr(Run, "graph", lambda self, data_dir=None: hostile)
-    page = Page(report(folder / "goat-0"))
+    page = Page(report(folder / "goat/0"))
     assert [tag for tag, _ in page.tags].count("script") == 2  # the data and the viewer
     assert "img" not in [tag for tag, _ in page.tags]
     assert not any(key.startswith("on") for _, attributes in page.tags for key in attributes)
@@ -110,30 +101,31 @@ def test_hostile_names_are_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_named_nodes_are_explained(folder: Path) -> None:
-    html = report(folder / "goat-0", nodes=["3", "7"])
+    html = report(folder / "goat/0", nodes=["3", "7"])
     data = json.loads(re.search(r'id="viewer-data">(.*?)</script>', html)[1])
     assert data["first"] == 3
     assert data["arrays"]["chosen"][2] == 2
     with pytest.raises(SettingsError, match="no node 'x'"):
-        report(folder / "goat-0", nodes=["x"])
+        report(folder / "goat/0", nodes=["x"])
     with pytest.raises(SettingsError, match="at most 200 nodes, got 201"):
-        report(folder / "goat-0", nodes=["3"] * 201)
+        report(folder / "goat/0", nodes=["3"] * 201)
 
 
-def test_the_command_writes_a_page_once(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "report.html"
+def test_the_command_writes_a_page_once(goat: Goat, folder: Path, tmp_path: Path) -> None:
+    ended = goat("report", str(tmp_path), "-o", "x.html")
+    assert ended.code == 1
+    assert "no finished run" in ended.err
+    assert not list(tmp_path.iterdir())
     for arguments, code in (([], 0), ([], 2), (["--force", "--nodes", "7"], 0)):
-        with pytest.raises(SystemExit) as ended:
-            goat(["report", str(folder / "gcn"), "-o", str(out), *arguments])
-        assert (ended.value.code or 0) == code
-    assert out.read_text().startswith("<!doctype html>")
-    captured = capsys.readouterr()
-    assert "already exists" in captured.err
-    assert str(out) in captured.out
+        ended = goat("report", str(folder / "gcn"), "-o", "report.html", *arguments)
+        assert ended.code == code
+        assert ("report.html already exists" in ended.err) is (code == 2)
+        assert ("The report is in report.html" in ended.out) is (code == 0)
+    assert Path("report.html").read_text().startswith("<!doctype html>")
 
 
 def test_a_damaged_run_is_left_out_and_named(folder: Path, tmp_path: Path) -> None:
-    for name in ("goat-0", "gcn"):
+    for name in ("goat/0", "gcn"):
         shutil.copytree(folder / name, tmp_path / name)
     results = {path.parent.name: json.loads(path.read_text()) for path in tmp_path.glob("*/result.json")}
     best = max(sorted(results, reverse=True), key=lambda name: results[name]["metrics"]["val"]["accuracy"])
@@ -176,11 +168,3 @@ def test_graphs_without_edges_and_test_nodes(folder: Path, monkeypatch: pytest.M
     text = Page(report(folder / "gcn")).text
     assert "There are no test nodes." in text
     assert "0 to 0, median 0" in text
-
-
-def test_nothing_to_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        goat(["report", str(tmp_path), "-o", str(tmp_path / "x.html")])
-    assert ended.value.code == 1
-    assert "no finished run" in capsys.readouterr().err
-    assert not np.any(list(tmp_path.iterdir()))

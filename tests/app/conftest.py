@@ -1,10 +1,11 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from torch_goat.app.cli.app import run
+from tests.small_runs import run, small_graphs
+from torch_goat.app.cli import app
 
 
 class Ended(NamedTuple):
@@ -28,9 +29,27 @@ def goat(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tm
     def call(*arguments: str) -> Ended:
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
-            run(arguments)
+            app.run(arguments)
         code = ended.value.code
         assert code is None or isinstance(code, int)
         return Ended(code or 0, *capsys.readouterr())
 
     return call
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    with small_graphs():
+        run(folder / "compared/goat/0", "deep", record_orderings=(0, 4))
+        run(folder / "compared/goat/1", "deep", seed=1)
+        run(folder / "compared/gcn", "gcn")
+        run(folder / "number", "apart", "betweenness-100")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(trained: Path) -> Iterator[Path]:
+    """GOAT with two seeds and GCN, both in ``compared``, and a regression without self loops as ``number``."""
+    with small_graphs():
+        yield trained
