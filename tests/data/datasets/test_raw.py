@@ -23,17 +23,6 @@ def test_the_data_folder_comes_first(tmp_path: Path, cache: Path) -> None:
     assert obtain("some", [file], None) == [downloaded]
 
 
-def test_what_is_missing_is_downloaded_once(tmp_path: Path, cache: Path) -> None:
-    source = put(tmp_path / "elsewhere/a.txt", "one\ntwo\n")
-    file = RawFile("Some/raw/a.txt", source.as_uri(), "edges", lines=2)
-    (path,) = obtain("some", [file], None)
-    assert path == cache / "raw/Some/raw/a.txt"
-    assert path.read_text() == "one\ntwo\n"
-    source.unlink()
-    assert obtain("some", [file], None) == [path]
-    assert sorted(found.name for found in (cache / "raw").iterdir()) == ["Some"]  # nothing half done lies about
-
-
 def test_members_of_an_archive(tmp_path: Path) -> None:
     archive = tmp_path / "all.zip"
     with zipfile.ZipFile(archive, "w") as members:
@@ -49,16 +38,6 @@ def test_members_of_an_archive(tmp_path: Path) -> None:
     missing = RawFile("Some/c.txt", archive.as_uri(), "labels", member="all/c.txt")
     with pytest.raises(DataError, match=r"all\.zip is damaged or lacks all/c\.txt"):
         obtain("some", [missing], None)
-
-
-def test_missing_without_a_network(cache: Path) -> None:
-    file = RawFile("Some/raw/a.npz", f"{NOWHERE}/a.npz", "features")
-    with pytest.raises(DataError) as caught:
-        obtain("some", [file], None)
-    message = str(caught.value)
-    assert message.startswith("some needs Some/raw/a.npz (features), which is not in a data folder (none is set) and ")
-    assert message.endswith(f"get it from {NOWHERE}/a.npz and save it as {cache / 'raw/Some/raw/a.npz'}.")
-    assert not list(cache.rglob("*.npz"))
 
 
 def test_a_download_that_is_cut_or_changed_is_not_kept(tmp_path: Path, cache: Path) -> None:

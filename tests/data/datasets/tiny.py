@@ -25,9 +25,9 @@ def put(path: Path, text: str) -> Path:
 
 
 def write_webkb(folder: Path, name: str = "texas") -> None:
-    """Six pages with three words each; 5 links, one of them given twice; ten splits, shifted by one page each."""
+    """Six pages of three words, the first without any; 5 links, one given twice; ten splits, shifted by a page each."""
     raw = folder / f"WebKB/{name}/raw"
-    pages = "".join(f"{page}\t{page % 2},1,{page}\t{page % 3}\n" for page in range(6))
+    pages = "".join(f"{page}\t{page % 2},{min(page, 1)},{page}\t{page % 3}\n" for page in range(6))
     put(raw / "out1_node_feature_label.txt", "node_id\tfeature\tlabel\n" + pages)
     put(raw / "out1_graph_edges.txt", "node_id\tnode_id\n1\t0\n0\t1\n2\t3\n5\t5\n4\t0\n4\t0\n")
     for index in range(10):

@@ -3,24 +3,23 @@ import shutil
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Literal, SupportsIndex
 
 import torch
-from torch import Tensor
 from torch_geometric.data import Data
 
 from torch_goat.data.datasets.cache import DataError, Graph, cache_folder, cached
 from torch_goat.data.datasets.raw import RawFile, check_whole, data_folder, find, obtain, published_digest
 from torch_goat.data.datasets.readers import Reader
-from torch_goat.data.datasets.splits import Parts, Sizes, Split, masks
+from torch_goat.data.datasets.splits import Split, masks
 from torch_goat.settings import SettingsError, nearest
 
 FORMAT = 1  # of cached graphs; increase it to invalidate all caches
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Dataset(ABC):
     """The metadata of a dataset."""
 
@@ -29,10 +28,12 @@ class Dataset(ABC):
     edges: int  # as the authors count them; the expected number for random graphs
     features: int
     classes: int  # 0 for regression
+    _: KW_ONLY
     protocols: Mapping[str, Split]  # by name; the first is the default
     edge_columns: int = 0  # of edge_index if different from edges, e.g. because it holds both directions
     note: str = ""  # what a user should know
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # protocols of another dataset, with its name
+    raw: tuple[RawFile, ...] = ()  # the files that it is read from; none for generated data
 
     @property
     def task(self) -> Literal["classification", "regression"]:
@@ -51,8 +52,8 @@ class Dataset(ABC):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The paths of the raw files in the data folder; empty for generated data."""
-        return ()
+        """The paths of the raw files in the data folder."""
+        return tuple(file.path for file in self.raw)
 
     def available(self, data_dir: str | Path | None = None) -> bool:
         """Whether the dataset can be loaded with its default split without a download."""
@@ -98,12 +99,7 @@ class Generated(Dataset):
 class Real(Dataset):
     """A dataset that is parsed from raw files once, then read from the cache."""
 
-    raw: tuple[RawFile, ...]
     read: Reader  # parses a folder with the raw files
-
-    @property
-    def files(self) -> tuple[str, ...]:
-        return tuple(file.path for file in self.raw)
 
     def available(self, data_dir: str | Path | None = None) -> bool:
         folder = data_folder(data_dir)
@@ -119,19 +115,17 @@ class Real(Dataset):
             check_whole(file, path, path)
         graph = self._graph(folder)
         parts = protocol.draw(graph, index, files)
-        if not self._fits(parts, protocol.sizes):
+        nodes = torch.cat(parts).unique()
+        distinct = len(nodes) == sum(protocol.sizes) and int(nodes[0]) >= 0 and int(nodes[-1]) < self.nodes
+        if not distinct or tuple(map(len, parts)) != protocol.sizes:
             raise DataError(
                 f"the split {split!r} of {self.name} does not consist of {protocol.sizes} distinct nodes; "
                 f"replace {_listed(files or obtain(self.name, self.raw, folder))}."
             )
         if protocol.row_normalized and normalized:
-            normalize_rows_(graph["x"])
+            total = graph["x"].sum(dim=1, keepdim=True)
+            graph["x"].div_(torch.where(total == 0, 1.0, total))
         return Data(x=graph["x"], edge_index=graph["edge_index"], y=graph["y"], **masks(parts, self.nodes))
-
-    def _fits(self, parts: Parts, sizes: Sizes) -> bool:
-        nodes = torch.cat(parts).unique()
-        inside = bool((nodes >= 0).all() and (nodes < self.nodes).all())
-        return tuple(map(len, parts)) == sizes and len(nodes) == sum(sizes) and inside
 
     def _graph(self, folder: Path | None) -> Graph:
         paths = obtain(self.name, self.raw, folder)
@@ -176,12 +170,6 @@ class Real(Dataset):
                 raise DataError(f"{_listed(paths)} contain {found} {what}, but {self.name} has {wanted}; replace them.")
         if int(edge_index.min()) < 0 or int(edge_index.max()) >= self.nodes:
             raise DataError(f"{_listed(paths)} contain edges of nodes that {self.name} does not have; replace them.")
-
-
-def normalize_rows_(x: Tensor) -> None:
-    """Divides the features of every node by their sum, in place; rows that sum to zero are unchanged."""
-    total = x.sum(dim=1, keepdim=True)
-    x.div_(torch.where(total == 0, 1.0, total))
 
 
 def _listed(paths: list[Path]) -> str:

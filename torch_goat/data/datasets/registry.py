@@ -82,41 +82,26 @@ def load(
     return DATASETS[name].load(split, index, data_dir, normalized=normalized)
 
 
-def _dataset(kind: Callable[..., Dataset], name: str, counts: Counts, **more: Any) -> Dataset:
+def _generated(
+    name: str, make: Callable[[int], Data], counts: tuple[int, float, int, int], labelled: int, split: str, note: str
+) -> Dataset:
     nodes, edges, features, classes = counts
-    return kind(name=name, nodes=nodes, edges=edges, features=features, classes=classes, **more)
-
-
-def _sixty_twenty_twenty(nodes: int) -> Split:
-    return Split((nodes * 6 // 10, nodes * 2 // 10, nodes * 2 // 10), count=10)
+    protocols = {split: Split((labelled * 6 // 10, labelled * 2 // 10, labelled * 2 // 10), count=10)}
+    more: dict[str, Any] = {"protocols": protocols, "note": f"Generated. {note}", "make": make}
+    return Generated(name, nodes, round(edges), features, classes, edge_columns=round(2 * edges), **more)
 
 
 def _random_graphs(
     name: str, make: Callable[..., Data], nodes: int, probability: float, features: int, classes: int = 0
 ) -> Dataset:
-    edges = nodes * (nodes - 1) / 2 * probability
-    return _dataset(
-        Generated,
-        name,
-        (nodes, round(edges), features, classes),
-        edge_columns=round(2 * edges),
-        protocols={"paper": _sixty_twenty_twenty(nodes)},
-        note="Generated. The number of edges is its expected value.",
-        make=partial(make, num_nodes=nodes, edge_probability=probability),
-    )
+    counts = nodes, nodes * (nodes - 1) / 2 * probability, features, classes
+    made = partial(make, num_nodes=nodes, edge_probability=probability)
+    return _generated(name, made, counts, nodes, "paper", "The number of edges is its expected value.")
 
 
 def _neighborhood(name: str, task: NeighborhoodTask) -> Dataset:
-    edges = round(task.num_edges)
-    return _dataset(
-        Generated,
-        name,
-        (task.num_nodes, edges, task.num_features, task.num_classes),
-        edge_columns=2 * edges,
-        protocols={"generated": _sixty_twenty_twenty(task.centers)},
-        note="Generated. Only some of the nodes are labelled.",
-        make=task.make,
-    )
+    counts = task.num_nodes, task.num_edges, task.num_features, task.num_classes
+    return _generated(name, task.make, counts, task.centers, "generated", "Only some of the nodes are labelled.")
 
 
 def _shuffled_split(train: float, val: float, sizes: Sizes, normalized: bool = False) -> Split:
@@ -138,7 +123,7 @@ def _planetoid(name: str, counts: Counts, protocols: tuple[str, ...], normalized
         if file.startswith(prefix)
     )
     chosen, read = {split: known[split] for split in protocols}, readers.pyg(Planetoid, name)
-    return _dataset(Real, name.lower(), counts, protocols=chosen, raw=tuple(raw), read=read, **more)
+    return Real(name.lower(), *counts, protocols=chosen, raw=tuple(raw), read=read, **more)
 
 
 def _npz(kind: Any, name: str, counts: Counts, paper: Sizes, tuned: Sizes) -> Dataset:
@@ -149,7 +134,7 @@ def _npz(kind: Any, name: str, counts: Counts, paper: Sizes, tuned: Sizes) -> Da
         "tuned": Split(tuned, draw=splits.from_file, files=(fixed,), row_normalized=True),
     }
     raw = RawFile(f"{kind.__name__}/{name}/raw/{file}", kind.url + file, "edges, features and labels")
-    return _dataset(Real, name.lower(), counts, protocols=protocols, raw=(raw,), read=readers.pyg(kind, name))
+    return Real(name.lower(), *counts, protocols=protocols, raw=(raw,), read=readers.pyg(kind, name))
 
 
 def _webkb(name: str, nodes: int, edges: int, sizes: Sizes) -> Dataset:
@@ -162,8 +147,8 @@ def _webkb(name: str, nodes: int, edges: int, sizes: Sizes) -> Dataset:
         file = f"{name}_split_0.6_0.2_{index}.npz"
         files.append(RawFile(f"{folder}/{file}", f"{WebKB.url}/splits/{file}", f"split {index}"))
     protocols = dict.fromkeys(("geom-gcn", "paper"), Split(sizes, count=10, draw=splits.given))
-    more = {"note": "Links keep their direction.", "raw": tuple(files), "read": readers.pyg(WebKB, name)}
-    return _dataset(Real, name, (nodes, edges, 1703, 5), protocols=protocols, **more)
+    read, note = readers.pyg(WebKB, name), "Links keep their direction."
+    return Real(name, nodes, edges, 1703, 5, protocols=protocols, note=note, raw=tuple(files), read=read)
 
 
 def _disease(name: str, nodes: int, features: int, split: Split, note: str = "") -> Dataset:
@@ -173,8 +158,8 @@ def _disease(name: str, nodes: int, features: int, split: Split, note: str = "")
         RawFile(f"{path}.labels.npy", f"{url}.labels.npy", "labels"),
         RawFile(f"{path}.edges.csv", f"{url}.edges.csv", "edges", lines=edges),
     )
-    more = {"protocols": {"paper": split}, "note": note, "raw": raw, "read": readers.disease(name)}
-    return _dataset(Real, name.replace("_", "-"), (nodes, edges, features, 2), edge_columns=2 * edges, **more)
+    more: dict[str, Any] = {"protocols": {"paper": split}, "note": note, "raw": raw, "read": readers.disease(name)}
+    return Real(name.replace("_", "-"), nodes, edges, features, 2, edge_columns=2 * edges, **more)
 
 
 def _arxiv(name: str, features: int, read: Reader, files: dict[str, str], note: str) -> Dataset:
@@ -187,8 +172,8 @@ def _arxiv(name: str, features: int, read: Reader, files: dict[str, str], note: 
         "split/time/test.csv.gz": "test nodes",
     }
     raw = (RawFile(f"ogbn_arxiv/{path}", OGB, holds, member=f"arxiv/{path}") for path, holds in files.items())
-    more = {"protocols": protocols, "note": note, "raw": tuple(raw), "read": read}
-    return _dataset(Real, name, (169343, 1166243, features, 40), edge_columns=2315598, **more)
+    more: dict[str, Any] = {"protocols": protocols, "note": note, "raw": tuple(raw), "read": read}
+    return Real(name, 169343, 1166243, features, 40, edge_columns=2315598, **more)
 
 
 _ALL: list[Dataset] = [
@@ -197,10 +182,9 @@ _ALL: list[Dataset] = [
     _random_graphs("betweenness-1000", betweenness, 1000, 0.01, features=1000),
     _random_graphs("effective-size-100", effective_size, 100, 0.09, features=100),
     _random_graphs("effective-size-1000", effective_size, 1000, 0.01, features=1000),
-    _dataset(
-        Generated,
+    Generated(
         "disease-sim",
-        (1044, 1043, 10, 2),
+        *(1044, 1043, 10, 2),
         edge_columns=2086,
         protocols={"paper": Split((312, 105, 627), count=10)},
         note="Generated, of the same size as disease-nc: never report it as Disease.",
@@ -219,10 +203,9 @@ _ALL: list[Dataset] = [
     _npz(Amazon, "Photo", (7650, 238162, 745, 8), paper=(5354, 765, 1531), tuned=(4590, 1530, 1530)),
     _npz(Coauthor, "CS", (18333, 163788, 6805, 15), paper=(12832, 1834, 3667), tuned=(10999, 3666, 3668)),
     _npz(Coauthor, "Physics", (34493, 495924, 8415, 5), paper=(24144, 3450, 6899), tuned=(20695, 6898, 6900)),
-    _dataset(
-        Real,
+    Real(
         "lastfm-asia",
-        (7624, 27806, 128, 18),
+        *(7624, 27806, 128, 18),
         edge_columns=55612,
         protocols={"paper": _shuffled_split(0.6, 0.2, (4574, 1525, 1525))},
         raw=(RawFile("LastFMAsia/raw/lastfm_asia.npz", LastFMAsia.url, "features, edges and labels"),),
@@ -253,10 +236,9 @@ _ALL: list[Dataset] = [
         _shuffled_split(0.3, 0.1, (799, 267, 1599)),
         note="Another, larger tree: never report it as Disease. Its features have both signs and are not normalized.",
     ),
-    _dataset(
-        Real,
+    Real(
         "cora-content",
-        (2708, 5429, 1433, 7),
+        *(2708, 5429, 1433, 7),
         edge_columns=10556,
         protocols={
             "paper": Split(
