@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from torch_goat.settings import SettingsError, check_some, dumps, nearest, override, parse, read
@@ -47,6 +47,7 @@ inners = st.builds(
         cells=st.dictionaries(texts, inners, max_size=3), note=st.none() | texts,
     )
 )  # fmt: skip
+@example(Outer("a", cells={"\x7f": Inner()}))  # which TOML wants escaped
 def test_what_is_written_is_what_is_read(settings: Outer) -> None:
     again = parse(Outer, tomllib.loads(dumps(settings)), "file")
     assert repr(again) == repr(settings)  # NaN equals itself only in writing

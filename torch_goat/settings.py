@@ -8,14 +8,13 @@ dictionaries from names to any of them.
 import dataclasses
 import difflib
 import json
-import math
 import os
 import tomllib
 import types
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 _WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
@@ -44,9 +43,19 @@ def read(kind: type[T], path: str | Path) -> T:
     return parse(kind, table, str(path))
 
 
-def parse(kind: type[T], table: Mapping[str, Any], where: str) -> T:
+def parse(kind: type[T], table: Mapping[str, Any], where: str, section: str = "") -> T:
     """Makes a dataclass from a TOML table, whose missing keys keep their defaults; errors name the file ``where``."""
-    return _value(kind, table, where, "")
+    values = check_some(kind, table, where, section)
+    for field in dataclasses.fields(cast(Any, kind)):
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and field.name not in values:
+            raise SettingsError(f"{where}: the key {f'{section}.{field.name}'.lstrip('.')!r} is missing.")
+    try:
+        return kind(**values)
+    except SettingsError:
+        raise
+    except ValueError as error:
+        raise SettingsError(f"{where}: {f'[{section}] ' if section else ''}{error}") from None
 
 
 def check_some(kind: Any, table: Any, where: str, section: str = "") -> dict[str, Any]:
@@ -137,27 +146,13 @@ def _plain(item: Any) -> Any:
     return item.item() if type(item).__module__ == "numpy" else item
 
 
-def _dataclass(kind: Any, table: Any, where: str, section: str) -> Any:
-    values = check_some(kind, table, where, section)
-    for field in dataclasses.fields(kind):
-        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
-        if required and field.name not in values:
-            raise SettingsError(f"{where}: the key {f'{section}.{field.name}'.lstrip('.')!r} is missing.")
-    try:
-        return kind(**values)
-    except SettingsError:
-        raise
-    except ValueError as error:
-        raise SettingsError(f"{where}: {f'[{section}] ' if section else ''}{error}") from None
-
-
 def _value(hint: Any, item: Any, where: str, path: str) -> Any:
     """Checks a value against the type of its field and converts it."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):  # X | None; None is a key that is left out
         return _value(next(one for one in inner if one is not type(None)), item, where, path)
-    if dataclasses.is_dataclass(hint):
-        return _dataclass(hint, item, where, path)
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return parse(hint, item, where, path)
     if origin is dict and isinstance(item, Mapping):
         return {key: _value(inner[1], one, where, f"{path}.{key}") for key, one in item.items()}
     if origin is tuple:
@@ -199,14 +194,12 @@ def _lines(table: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
 
 def _key(key: str) -> str:
     bare = key.isascii() and key.replace("-", "").replace("_", "").isalnum()
-    return key if bare else json.dumps(key, ensure_ascii=False)
+    return key if bare else _literal(key)
 
 
 def _literal(item: Any) -> str:
     if isinstance(item, list):
         return f"[{', '.join(map(_literal, item))}]"
-    if isinstance(item, str):
-        return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(item, float) and not math.isfinite(item):
-        return str(item)  # nan, inf or -inf
-    return str(item).lower() if isinstance(item, bool) else repr(item)
+    if isinstance(item, float):
+        return repr(item)  # also nan, inf and -inf
+    return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")
