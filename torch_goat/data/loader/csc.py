@@ -29,7 +29,8 @@ class CSC(NamedTuple):
             return data
         if isinstance(data, Data) and data.get("edge_index") is not None:
             return _group(data.edge_index, data.num_nodes)
-        store = data[1] if _is_pair(data) else data
+        pair = isinstance(data, list | tuple) and len(data) == 2 and isinstance(data[0], FeatureStore)
+        store = data[1] if pair else data
         if isinstance(store, Data) and store.get("adj_t") is not None:
             raise TypeError("sampling needs edge_index, but the graph has adj_t; do not apply ToSparseTensor.")
         attributes = store.get_all_edge_attrs() if isinstance(store, GraphStore) else []
@@ -85,11 +86,6 @@ def check_edges(data: Data) -> None:
     check_range("data.edge_index", edges, data.num_nodes)
 
 
-def _is_pair(data: Any) -> bool:
-    types = (FeatureStore, GraphStore)
-    return isinstance(data, list | tuple) and len(data) == 2 and all(map(isinstance, data, types))
-
-
 def _check(ptr: Tensor, source: Tensor) -> None:
     """Validates what a store or a file returned."""
     for name, value in (("ptr", ptr), ("source", source)):
@@ -101,10 +97,9 @@ def _check(ptr: Tensor, source: Tensor) -> None:
 
 
 def _group(edge_index: Tensor, num_nodes: int) -> CSC:
-    source, target = _plain(edge_index).cpu()
-    check_range("edge_index", source, num_nodes)
-    check_range("edge_index", target, num_nodes)
-    edge = None
+    edges, edge = _plain(edge_index).cpu(), None
+    check_range("edge_index", edges, num_nodes)
+    source, target = edges
     if not _ascending(target):
         target, edge = target.sort(stable=True)
         source = source[edge]

@@ -50,12 +50,9 @@ def fit_columns(
     return tuple(columns)
 
 
-def encode(
-    source: Source, frame: pd.DataFrame, columns: Sequence[Column], notes: list[str] | None = None
-) -> np.ndarray:
+def encode(source: Source, frame: pd.DataFrame, columns: Sequence[Column], notes: list[str]) -> np.ndarray:
     """The columns as network input ``[n, width]``; remarks on values unseen in training are appended to ``notes``."""
     out = np.zeros((len(frame), sum(column.width for column in columns)), dtype=np.float32)
-    notes = [] if notes is None else notes
     place = 0
     for column in columns:
         values = frame[column.name]

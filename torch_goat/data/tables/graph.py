@@ -70,7 +70,7 @@ def load_tables(tables: Tables, index: int) -> TableGraph:
         target_mean=mean,
         target_scale=scale,
     )
-    data = _encode(schema, [found])
+    data = _encode(schema, [found], [])
     data.y = torch.from_numpy(y if classes else np.where(labelled, (y - mean) / scale, 0).astype(np.float32))
     if classes:
         data.num_classes = len(classes)
@@ -124,11 +124,11 @@ def _fit_features(
     return nodes, fit_columns(sources.edges, found.edges, free, touched, tables.categories)
 
 
-def _encode(schema: Schema, parsed: list[ParsedTables], notes: list[str] | None = None) -> Data:
+def _encode(schema: Schema, parsed: list[ParsedTables], notes: list[str]) -> Data:
     """Features and edges of all tables as one graph; ``notes`` receives the remarks on the last of them."""
     x, attributes = [], []
     for one in parsed:
-        remarks = notes if one is parsed[-1] else None
+        remarks = notes if one is parsed[-1] else []
         x.append(encode(one.sources.nodes, one.nodes, schema.nodes, remarks))
         attributes.append(encode(one.sources.edges, one.edges, schema.edges, remarks))
     num_nodes = sum(len(one.nodes) for one in parsed)

@@ -41,11 +41,12 @@ class GraphMLReader:
 
     def __init__(self, path: Path) -> None:
         self.path, self.parser = path, expat.ParserCreate(namespace_separator=" ")
-        self.parser.buffer_text = True
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._text
-        self.parser.StartDoctypeDeclHandler = self._doctype
+        self.value: list[str] = []  # the text since the last tag
+        self.parser.StartElementHandler, self.parser.EndElementHandler = self._start, self._end
+        self.parser.CharacterDataHandler = self.value.append
+        self.parser.StartDoctypeDeclHandler = lambda *_: self._fail(
+            "document types (<!DOCTYPE) are not supported; delete it"
+        )
         self.keys: dict[str, tuple[str, str]] = {}  # id -> what the key is for, and its column
         self.defaults: dict[str, str] = {}
         self.rows: dict[str, list[dict[str, str]]] = {"node": [], "edge": []}
@@ -53,7 +54,6 @@ class GraphMLReader:
         self.directed, self.graphs = False, 0
         self.inside = ""  # the element being parsed: "key", "node" or "edge"
         self.key: str | None = None  # the key whose value is being parsed
-        self.value: list[str] = []
 
     def read(self, raw: bytes) -> tuple[GraphMLSource, GraphMLSource]:
         """The nodes and the edges."""
@@ -112,13 +112,6 @@ class GraphMLReader:
             self.inside = ""
         self.key = self.key if name == "default" else None
         self.value.clear()
-
-    def _text(self, text: str) -> None:
-        if self.key is not None:
-            self.value.append(text)
-
-    def _doctype(self, *declaration: object) -> None:
-        self._fail("document types (<!DOCTYPE) are not supported; delete it")
 
     def _require(self, attributes: dict[str, str], attribute: str, element: str) -> str:
         if attribute not in attributes:
