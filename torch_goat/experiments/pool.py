@@ -4,7 +4,7 @@ import multiprocessing
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 import torch
 
 from torch_goat.experiments import Epoch, Interrupted, Result, RunError
-from torch_goat.experiments.training.interrupt import deaf
+from torch_goat.experiments.training.interrupt import handling
 
 REPORT_SECONDS: Final = 0.1  # between two epoch events of a process, and between two checks whether it should stop
 
@@ -102,8 +102,8 @@ class Pool:
             while self._waiting or self._workers:
                 while self._waiting and len(self._workers) < self.jobs:
                     self._start()
-                for worker in self._ready():
-                    self._listen(worker)
+                for worker, message in self._messages():
+                    self._handle(worker, message)
         except KeyboardInterrupt:
             with suppress(KeyboardInterrupt):  # the second one
                 self._wind_down()
@@ -121,25 +121,26 @@ class Pool:
         here, there = context.Pipe()
         arguments = (there, self.work, task, job, self.devices[job % len(self.devices)], self.threads)
         process = context.Process(target=_work, args=arguments, daemon=True)
-        with deaf():
+        with handling(signal.SIG_IGN):
             process.start()
         there.close()
         self._workers[here] = _Worker(job, process, here, task)
 
-    def _ready(self) -> list[_Worker]:
-        """Waits until processes have sent something or ended."""
+    def _messages(self) -> Iterator[tuple[_Worker, Any]]:
+        """Waits until processes have sent something or ended, for which the message is ``None``."""
         ready = wait(list(self._workers))
-        return [worker for connection, worker in self._workers.items() if connection in ready]
+        for worker in [worker for connection, worker in self._workers.items() if connection in ready]:
+            try:
+                yield worker, worker.connection.recv()
+            except (EOFError, OSError):
+                self._release(worker)
+                yield worker, None
 
-    def _listen(self, worker: _Worker) -> None:
-        try:
-            message = worker.connection.recv()
-        except (EOFError, OSError):
-            self._release(worker)
+    def _handle(self, worker: _Worker, message: Any) -> None:
+        if message is None:
             if self.on_death(worker.task, worker.last, _reason(worker.process.exitcode or 0)):
                 self._waiting.appendleft(worker.task)
-            return
-        if isinstance(message, Event):
+        elif isinstance(message, Event):
             worker.last = message
             self.on_event(message)
         elif isinstance(message, str):
@@ -163,12 +164,7 @@ class Pool:
             with suppress(OSError):
                 connection.send(None)
         while self._workers:
-            for worker in self._ready():
-                try:
-                    message = worker.connection.recv()
-                except (EOFError, OSError):
-                    self._release(worker)
-                    continue
+            for _, message in self._messages():
                 if isinstance(message, Event) and message.kind == "finished":
                     self.on_event(message)
 

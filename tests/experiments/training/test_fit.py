@@ -10,7 +10,7 @@ from torch_geometric.nn import GCN
 from tests.experiments.training.graphs import Constant, constant_data, tiny
 from torch_goat.experiments import Epoch, Interrupted, TrainingOptions, fit
 from torch_goat.experiments.models import ModelOptions, Network
-from torch_goat.experiments.training.interrupt import deaf
+from torch_goat.experiments.training.interrupt import handling
 
 
 def test_reads_the_test_nodes_where_validation_was_best() -> None:
@@ -80,10 +80,10 @@ def test_pressed_twice_it_stops_at_once() -> None:
     assert model.calls == 3
 
 
-def test_a_process_that_is_started_deaf_does_not_hear_ctrl_c() -> None:
+def test_a_process_that_is_started_while_ctrl_c_is_ignored_does_not_hear_it() -> None:
     interrupt = "import os, signal; os.kill(os.getpid(), signal.SIGINT); print('still here')"
     command = [sys.executable, "-c", interrupt]
-    with deaf():
+    with handling(signal.SIG_IGN):
         os.kill(os.getpid(), signal.SIGINT)
         child = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert child.stdout == "still here\n"

@@ -62,15 +62,16 @@ def load_checkpoint(path: Path, loop: Loop) -> int:
     loop.optimizer.load_state_dict(optimizer)
     loop.fabric.strategy.precision.load_state_dict(about["precision"])
     rows = enumerate(tensors["epochs"].tolist(), start=1)
-    epochs = [Epoch(number, loop.options.epochs, loop.task.metric, *row) for number, row in rows]
-    loop.restore(epochs, about["best_epoch"], _part(tensors, "best."), _part(tensors, "average."))
+    loop.epochs = [Epoch(number, loop.options.epochs, loop.task.metric, *row) for number, row in rows]
+    loop.best_epoch, device = about["best_epoch"], loop.fabric.device
+    loop.best, loop.average = _part(tensors, "best.", device), _part(tensors, "average.", device)
     torch.set_rng_state(tensors["random.cpu"])
-    if loop.fabric.device.type == "cuda":
+    if device.type == "cuda":
         if "random.cuda" not in tensors:
             raise ValueError(f"{path} was written on a CPU; continue there (device 'cpu') or delete it to start again.")
-        torch.cuda.set_rng_state(tensors["random.cuda"], loop.fabric.device)
+        torch.cuda.set_rng_state(tensors["random.cuda"], device)
     return about["peak_memory_bytes"]
 
 
-def _part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+def _part(tensors: Mapping[str, Tensor], prefix: str, device: str | torch.device = "cpu") -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): value.to(device) for name, value in tensors.items() if name.startswith(prefix)}

@@ -5,7 +5,7 @@ from torch_geometric.data import Data
 
 from torch_goat.experiments.training.batches import check_batches
 from torch_goat.experiments.training.fabric import make_fabric
-from torch_goat.experiments.training.interrupt import Interrupted, Interrupts
+from torch_goat.experiments.training.interrupt import Interrupted, noting
 from torch_goat.experiments.training.loop import Loop, Observer
 from torch_goat.experiments.training.options import TrainingOptions
 from torch_goat.experiments.training.processes import led
@@ -51,7 +51,7 @@ def fit(
     draws = int(torch.randint(2**31, ())) if seed is None and options.batch_size else seed or 0
     loop = Loop(model, task, options, fabric, seed=led(fabric, lambda: draws), workers=workers)
     stopping = False
-    with Interrupts() as interrupts:
+    with noting() as interrupts:
         for _, stopping in loop.run(observer, interrupts):
             if stopping:
                 break

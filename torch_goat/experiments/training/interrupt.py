@@ -2,8 +2,9 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType, TracebackType
+from contextlib import contextmanager, nullcontext
+from types import FrameType
+from typing import Any
 
 
 class Interrupted(KeyboardInterrupt):
@@ -11,37 +12,36 @@ class Interrupted(KeyboardInterrupt):
 
 
 class Interrupts:
-    """Notes Ctrl-C in :attr:`wanted`, to stop at the next opportunity; pressed twice, it stops at once.
+    """Notes Ctrl-C in :attr:`wanted`, to stop at the next opportunity; pressed twice, it stops at once."""
 
-    It does nothing in a program that handles the signal itself, or outside the main thread.
-    """
+    wanted = False
 
-    def __init__(self) -> None:
-        self.wanted = False
-
-    def __enter__(self) -> "Interrupts":
-        main = threading.current_thread() is threading.main_thread()
-        self._mine = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if self._mine:
-            signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if self._mine:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    def _note(self, number: int, frame: FrameType | None) -> None:
+    def note(self, number: int, frame: FrameType | None) -> None:
+        """Handles the signal."""
         if self.wanted:
             raise KeyboardInterrupt
         self.wanted = True
 
-    @contextmanager
-    def noted(self) -> Iterator[None]:
-        """Notes a KeyboardInterrupt that the enclosed code raises."""
-        try:
-            yield
-        except KeyboardInterrupt:
-            self.wanted = True
+
+@contextmanager
+def handling(handler: Any) -> Iterator[None]:
+    """Sets the handler of Ctrl-C, as only the main thread can; processes start with Ctrl-C ignored if this does."""
+    main, before = threading.current_thread() is threading.main_thread(), signal.getsignal(signal.SIGINT)
+    if main:
+        signal.signal(signal.SIGINT, handler)
+    try:
+        yield
+    finally:
+        if main:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def noting() -> Iterator[Interrupts]:
+    """Notes Ctrl-C in the enclosed code, unless the program handles the signal itself."""
+    interrupts, free = Interrupts(), signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with handling(interrupts.note) if free else nullcontext():
+        yield interrupts
 
 
 @contextmanager
@@ -50,37 +50,18 @@ def stopping_after(seconds: float | None) -> Iterator[None]:
     if seconds is None:
         yield
         return
-    before = signal.getsignal(signal.SIGINT)
-    if before is signal.SIG_IGN:  # a shell does this for a background process
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    over = threading.Event()
-    threading.Thread(target=_press, args=(seconds, over), daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()
-        signal.signal(signal.SIGINT, before)
+    now, over = signal.getsignal(signal.SIGINT), threading.Event()
 
+    def press() -> None:
+        late = not over.wait(seconds)
+        while late and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # while a process is being started
+            late = not over.wait(0.01)
+        if late:
+            os.kill(os.getpid(), signal.SIGINT)
 
-def _press(seconds: float, over: threading.Event) -> None:
-    """Sends Ctrl-C after some time, as soon as it is not ignored, as it is while a process is being started."""
-    if over.wait(seconds):
-        return
-    while signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        if over.wait(0.01):
-            return
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-@contextmanager
-def deaf() -> Iterator[None]:
-    """Starts the processes of the enclosed code with Ctrl-C ignored from the beginning."""
-    mine = threading.current_thread() is threading.main_thread()
-    before = signal.getsignal(signal.SIGINT)
-    if mine:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        if mine:
-            signal.signal(signal.SIGINT, before)
+    with handling(signal.default_int_handler if now is signal.SIG_IGN else now):  # a shell ignores it in the background
+        threading.Thread(target=press, daemon=True).start()
+        try:
+            yield
+        finally:
+            over.set()

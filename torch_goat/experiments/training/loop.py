@@ -1,6 +1,6 @@
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -105,8 +105,10 @@ class Loop:
         """Yields each epoch after the observer has seen it, and whether Ctrl-C in any process stops training there."""
         for epoch in self:
             if observer is not None:
-                with interrupts.noted():
+                try:
                     observer(epoch)
+                except KeyboardInterrupt:
+                    interrupts.wanted = True
             yield epoch, any_of(self.fabric, interrupts.wanted)
 
     @property
@@ -134,14 +136,6 @@ class Loop:
         """The orderings of the network's GOAT layers with its current weights."""
         self.network.eval()
         return self._batches.orderings(self.model)
-
-    def restore(
-        self, epochs: Sequence[Epoch], best_epoch: int, best: Mapping[str, Tensor], average: Mapping[str, Tensor]
-    ) -> None:
-        """Continues after these epochs; the caller restores the network, the optimiser and the generators."""
-        self.epochs, self.best_epoch = list(epochs), best_epoch
-        self.best = {name: value.to(self.fabric.device) for name, value in best.items()}
-        self.average = {name: value.to(self.fabric.device) for name, value in average.items()}
 
     def _epoch(self) -> Epoch:
         start = time.perf_counter()

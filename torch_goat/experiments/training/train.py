@@ -37,7 +37,7 @@ from torch_goat.experiments.run import (
 from torch_goat.experiments.training.batches import check_batches
 from torch_goat.experiments.training.checkpoint import load_checkpoint, save_checkpoint, save_weights
 from torch_goat.experiments.training.fabric import make_fabric
-from torch_goat.experiments.training.interrupt import Interrupted, Interrupts
+from torch_goat.experiments.training.interrupt import Interrupted, noting
 from torch_goat.experiments.training.loop import Epoch, Loop, Observer
 from torch_goat.experiments.training.options import Experiment, TrainingOptions
 from torch_goat.experiments.training.processes import led, processes
@@ -144,7 +144,7 @@ def _train(loop: Loop, folder: Path, observer: Observer | None) -> Result:
     if leads and not loop.epochs and 0 in loop.options.record_orderings:
         _record(loop, folder)
     saved = time.monotonic()
-    with Interrupts() as interrupts:
+    with noting() as interrupts:
         for epoch, stopping in loop.run(observer, interrupts):
             if leads and epoch.number in loop.options.record_orderings:
                 _record(loop, folder)
