@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
@@ -33,10 +33,10 @@ R = TypeVar("R", bound=FinishedRun)
 
 
 class Summary(NamedTuple):
-    """Mean and sample standard deviation (n - 1); the latter is ``None`` for a single value."""
+    """Mean and sample standard deviation."""
 
     mean: float
-    std: float | None
+    std: float | None  # with n - 1; None for a single value
     n: int
 
 
@@ -156,23 +156,14 @@ def compare_runs(
     for name, together in members.items():
         scores = [score(run, split, metric) for run in together]
         low, high = _interval(together, scores, metric, test_nodes, errors)
-        group = RunGroup(
-            label=name,
-            runs=tuple(together),
-            repetitions=tuple(repetition(run) for run in together),
-            scores=tuple(scale * value for value in scores),
-            rank_scores=tuple(scale * score(run, rank_by, metric) for run in together),
-            interval=(scale * low, scale * high),
-            metric=metric,
-        )
-        groups.append(group)
+        repetitions = tuple(repetition(run) for run in together)
+        scaled, ranking = (tuple(scale * score(run, one, metric) for run in together) for one in (split, rank_by))
+        interval = scale * low, scale * high
+        groups.append(RunGroup(name, tuple(together), repetitions, scaled, ranking, interval, metric))
 
     groups.sort(key=lambda group: rank_key(group.rank_mean, metric))
-    complete = [
-        group
-        for group in groups
-        if math.isfinite(group.rank_mean) and (planned is None or len(group.runs) == planned[group.label])
-    ]
+    finite = [group for group in groups if math.isfinite(group.rank_mean)]
+    complete = [group for group in finite if planned is None or len(group.runs) == planned[group.label]]
     shown = {group.label: group.rank_mean if decimals is None else round(group.rank_mean, decimals) for group in groups}
     places = {value: place for place, value in enumerate(dict.fromkeys(shown[one.label] for one in complete), 1)}
     ranked = []
@@ -320,7 +311,10 @@ def _compare(group: RunGroup[R], other: RunGroup[R], paired: bool | None) -> Com
 def _labels(runs: Sequence[FinishedRun]) -> list[str]:
     """Model names with the settings in which groups of the same name differ: the first few, or all if these collide."""
     groups = {settings.dumps(without_repetition(run.experiment)): run.experiment for run in runs}
-    tables = {text: dict(_leaves(settings.to_table(without_repetition(one)))) for text, one in groups.items()}
+    tables = {}
+    for text, one in groups.items():
+        leaves = settings.leaves(settings.to_table(without_repetition(one)))
+        tables[text] = {path.rpartition(".")[2]: value for path, value in leaves}
     parts = {}
     for text, experiment in groups.items():
         name, table = experiment.model.name, tables[text]
@@ -332,11 +326,3 @@ def _labels(runs: Sequence[FinishedRun]) -> list[str]:
     counts = Counter(short.values())
     labels = {text: short[text] if counts[short[text]] == 1 else ", ".join(one) for text, one in parts.items()}
     return [labels[settings.dumps(without_repetition(run.experiment))] for run in runs]
-
-
-def _leaves(table: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in table.items():
-        if isinstance(value, dict):
-            yield from _leaves(value)
-        else:
-            yield key, value

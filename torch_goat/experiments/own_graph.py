@@ -89,10 +89,8 @@ def override(experiment: Experiment, assignments: Sequence[str]) -> Experiment:
 def record_orderings(experiment: Experiment, graph: "TableGraph", assignments: Sequence[str]) -> Experiment:
     """Makes a GOAT model record its orderings after some epochs, unless the assignments decide otherwise."""
     options, model = experiment.training, experiment.model
-    sorts = any(kind.startswith("goat") for kind in model.kinds)
-    fixed = options.fixed_ordering >= 0 or options.orderings_files
-    decided = any(settings.sets(one, "record_orderings") for one in assignments)
-    if decided or fixed or not sorts or graph.data.num_edges * model.heads > MOST_RECORDED:
+    decided = any(settings.sets(one, "record_orderings") for one in assignments) or options.holds_orderings
+    if decided or not model.num_orderings or graph.data.num_edges * model.heads > MOST_RECORDED:
         return experiment
     epochs = tuple(epoch for epoch in RECORDED if epoch <= options.epochs)
     return replace(experiment, training=replace(options, record_orderings=epochs))

@@ -173,20 +173,17 @@ class PlanLog:
         self.next: dict[int, float] = {}
 
     def __call__(self, event: Event) -> None:
-        text = self._text(event)
-        if text:
+        if text := self._text(event):
             print(f"{self.plan[event.number].folder}: {text}", flush=True)
 
     def _text(self, event: Event) -> str:
         now = time.monotonic()
-        if event.kind == "started":
-            self.next[event.number] = now + LINE_SECONDS
-            return "started"
-        if event.epoch is not None:
-            if now < self.next[event.number]:
+        if event.kind in ("started", "epoch"):
+            if now < self.next.get(event.number, now):
                 return ""
             self.next[event.number] = now + LINE_SECONDS
-            epoch = event.epoch
+            if (epoch := event.epoch) is None:
+                return "started"
             shown = show(epoch.metric, epoch.val_metric)
             return f"epoch {epoch.number} of {epoch.total}, validation {epoch.metric} {shown}"
         self.ended += 1

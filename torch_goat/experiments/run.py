@@ -166,7 +166,9 @@ class Run:
         self._check_done()
         arrays = open_graph(experiment.graph) if experiment.graph else None
         with self._reading(CONFIG):
-            network = _build(experiment, schema, arrays)
+            *widths, edge_dim = _widths(experiment.dataset, schema, arrays)
+            degree = torch.tensor([0, 1])  # the degrees that pna layers scale by are stored with the weights
+            network = models.Network(experiment.model, *widths, degree=degree, edge_dim=edge_dim)
         try:
             with self._reading(WEIGHTS) as path:
                 network.load_state_dict(load_file(path))
@@ -277,17 +279,13 @@ def ordering_file(folder: Path, epoch: int, layer: int) -> Path:
     return folder / ORDERINGS / f"epoch-{epoch}-layer-{layer}.safetensors"
 
 
-def _build(experiment: Experiment, schema: Schema | None, arrays: Data | None) -> models.Network:
-    """Builds the network of a run, for weights to be loaded into."""
-    degree = torch.tensor([0, 1])  # the degrees that pna layers scale by are stored with the weights
+def _widths(dataset: str, schema: Schema | None, arrays: Data | None) -> tuple[int, int, int]:
+    """The numbers of features, outputs and edge features of a run's network."""
     if schema is not None:
-        widths = schema.in_channels, schema.out_channels
-        return models.Network(experiment.model, *widths, degree=degree, edge_dim=schema.edge_dim)
+        return schema.in_channels, schema.out_channels, schema.edge_dim
     if arrays is not None:
-        edge_dim = 0 if arrays.edge_attr is None else arrays.edge_attr.size(1)
-        channels = Task(arrays, torch.device("cpu")).channels
-        return models.Network(experiment.model, arrays.num_features, channels, degree=degree, edge_dim=edge_dim)
-    known = DATASETS.get(experiment.dataset)
+        return arrays.num_features, Task(arrays, torch.device("cpu")).channels, arrays.num_edge_features
+    known = DATASETS.get(dataset)
     if known is None:
-        raise ValueError(f"there is no dataset {experiment.dataset!r}{nearest(experiment.dataset, DATASETS)}")
-    return models.Network(experiment.model, known.features, known.classes or 1, degree=degree)
+        raise ValueError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
+    return known.features, known.classes or 1, 0

@@ -19,7 +19,7 @@ from torch_goat.data.loader import open_graph, write_graph
 from torch_goat.experiments import Epoch, Experiment, RunError, TrainingOptions, fit, train
 from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.training import train as run_module
-from torch_goat.experiments.training.batches import SeedBatches, check_fanout_length
+from torch_goat.experiments.training.batches import SeedBatches
 from torch_goat.experiments.training.task import Task
 from torch_goat.settings import SettingsError
 
@@ -237,10 +237,8 @@ def test_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="batch_size = 21 is more than the 20 training nodes"):
         train(experiment(batch_size=21), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()
-    with pytest.raises(SettingsError, match="3,3 has 2 numbers, but the network has 3 layers"):
-        check_fanout_length((3, 3), 3)
-    options = TrainingOptions(epochs=1, batch_size=5, fanout=(2,))
-    with pytest.raises(SettingsError, match="give one for each layer"):
+    options = TrainingOptions(epochs=1, batch_size=5, fanout=(3, 3, 2))
+    with pytest.raises(SettingsError, match="3,3,2 has 3 numbers, but the network has 2 layers; give one for each"):
         fit(Network(GOAT, 5, 3), tiny(), options, device="cpu")
 
 

@@ -34,7 +34,4 @@ def export_program(network: Network) -> ExportedProgram:
     if network.edge_dim:
         inputs.append(parameter.new_zeros(8, network.edge_dim))
         shapes.append({0: edges})
-    names = ("x", "edge_index", "edge_attr")
-    return torch.export.export(
-        network.eval(), tuple(inputs), dynamic_shapes=dict(zip(names, shapes, strict=False)), strict=False
-    )
+    return torch.export.export(network.eval(), tuple(inputs), dynamic_shapes=tuple(shapes), strict=False)

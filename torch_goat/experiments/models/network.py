@@ -118,14 +118,7 @@ class Network(Module):
                 edge_index, edge_attr = edge_index[:, :edges], None if edge_attr is None else edge_attr[:edges]
             ordering = next(replay) if isinstance(layer, GOATConv) else None
             x, ordering = self.run_layer(
-                number,
-                x,
-                edge_index,
-                edge_attr,
-                ordering=ordering,
-                return_ordering=return_orderings,
-                part=part,
-                targets=targets,
+                number, x, edge_index, edge_attr, part, targets, ordering=ordering, return_ordering=return_orderings
             )
             if ordering is not None:
                 used.append(ordering)
@@ -153,11 +146,11 @@ class Network(Module):
         x: Tensor,
         edge_index: Tensor,
         edge_attr: Tensor | None = None,
+        part: Part | None = None,
+        targets: int | None = None,
         *,
         ordering: Ordering | None = None,
         return_ordering: bool = False,
-        part: Part | None = None,
-        targets: int | None = None,
     ) -> tuple[Tensor, Ordering | None]:
         """Runs a layer with the dropout before it and the residual, normalisation and activation after it.
 

@@ -104,7 +104,11 @@ class MiniBatches:
         self._batches = SeedBatches(nodes.numel(), options.batch_size, seed, fabric.global_rank, fabric.world_size)
         layers = len(network.layers) if isinstance(network, Network) else 0
         fanout = options.fanout or (-1,) * (layers or _hops(network))
-        check_fanout_length(fanout, layers)
+        if layers and len(fanout) != layers:
+            raise SettingsError(
+                f"fanout = {','.join(map(str, fanout))} has {len(fanout)} numbers, but the network has {layers} "
+                "layers; give one for each layer."
+            )
         self._edge_attr = task.data.edge_attr if getattr(network, "edge_dim", 0) else None
         graph = task.data.__copy__()  # without what the network does not read, so that batches do not carry it
         for key in set(graph.keys()) - {"x", "edge_index", "" if self._edge_attr is None else "edge_attr"}:
@@ -190,15 +194,6 @@ def check_batches(task: Task, options: TrainingOptions, world: int) -> None:
         raise SettingsError(
             f"full batches are trained by one process, but there are {world}; set batch_size (--batch-size 1024), or "
             "start without torchrun."
-        )
-
-
-def check_fanout_length(fanout: tuple[int, ...], layers: int) -> None:
-    """Raises an error if a fanout has not one number per layer; 0 layers accept any."""
-    if layers and len(fanout) != layers:
-        raise SettingsError(
-            f"fanout = {','.join(map(str, fanout))} has {len(fanout)} numbers, but the network has {layers} layers; "
-            "give one for each layer."
         )
 
 

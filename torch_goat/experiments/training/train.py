@@ -3,12 +3,12 @@ import io
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch_geometric import seed_everything
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
 CHECKPOINT_SECONDS = 10.0  # between two checkpoints
-ORDERING_RUN: Final = "ordering-run"  # in a run folder, the run whose orderings are held fixed
 
 
 def train(
@@ -101,13 +100,13 @@ def train(
     seed_everything(experiment.seed)
     network = _build(experiment, data, task)
     with ExitStack() as stack:
-        led(fabric, lambda: stack.enter_context(_claimed(folder)))  # by the process that writes
-        done = led(fabric, lambda: _begin(experiment, folder, schema))
+        done = led(fabric, lambda: _claim(stack, experiment, folder, schema))
         if done is not None:
             return done
         if options.fixed_ordering >= 0:
             with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
-                orderings = _first_orderings(experiment, folder / ORDERING_RUN, device, data_dir, observer, graph)
+                run = partial(train, graph=graph, device=device, data_dir=data_dir, observer=observer)
+                orderings = _first_orderings(experiment, folder / "ordering-run", run)
         if orderings is not None:
             orderings = [ordering.to(fabric.device) for ordering in orderings]
         ahead = _workers(fabric) if workers is None else workers
@@ -115,20 +114,15 @@ def train(
         return _train(loop, folder, observer)
 
 
-@contextmanager
-def _claimed(folder: Path) -> Iterator[None]:
-    """Locks the folder for this process and removes what a failed or killed one left behind."""
-    with ExitStack() as stack:
-        with usable(folder):
-            stack.enter_context(locked(folder, wait=False, what="run folder"))
-            for path in [folder / ERROR, *folder.glob(".*.part"), *(folder / ORDERINGS).glob(".*.part")]:
-                path.unlink(missing_ok=True)
-        yield
+def _claim(stack: ExitStack, experiment: Experiment, folder: Path, schema: Schema | None) -> Result | None:
+    """Locks the folder until the stack is closed, and removes what a failed or killed process left behind.
 
-
-def _begin(experiment: Experiment, folder: Path, schema: Schema | None) -> Result | None:
-    """Writes the experiment, or returns the result of a process that has been faster."""
+    Then writes the experiment, or returns the result of a process that has been faster.
+    """
     with usable(folder):
+        stack.enter_context(locked(folder, wait=False, what="run folder"))
+        for path in [folder / ERROR, *folder.glob(".*.part"), *(folder / ORDERINGS).glob(".*.part")]:
+            path.unlink(missing_ok=True)
         if (folder / CONFIG).exists():
             return finished(experiment, folder)
         if schema is not None:
@@ -222,12 +216,10 @@ def _load(dataset: str, split: str, index: int, data_dir: Path | None) -> Data:
 
 def _build(experiment: Experiment, data: Data, task: Task) -> models.Network:
     classes = data.get("num_classes") if task.classification else None
-    degree = None
-    if "pna" in experiment.model.kinds:
-        degree = models.degree_histogram(task.edge_index, data.num_nodes)
-    edge_dim = 0 if data.edge_attr is None else data.edge_attr.size(1)
-    out_channels = int(classes or task.channels)
-    return models.Network(experiment.model, data.num_features, out_channels, degree=degree, edge_dim=edge_dim)
+    widths = data.num_features, int(classes or task.channels)
+    pna = "pna" in experiment.model.kinds
+    degree = models.degree_histogram(task.edge_index, data.num_nodes) if pna else None
+    return models.Network(experiment.model, *widths, degree=degree, edge_dim=data.num_edge_features)
 
 
 def _recorded_orderings(experiment: Experiment) -> list[Ordering] | None:
@@ -257,20 +249,11 @@ def _record(loop: Loop, folder: Path) -> None:
             ordering.save(ordering_file(folder, len(loop.epochs), layer))
 
 
-def _first_orderings(
-    experiment: Experiment,
-    folder: Path,
-    device: str,
-    data_dir: str | Path | None,
-    observer: Observer | None,
-    graph: "TableGraph | None",
-) -> list[Ordering]:
+def _first_orderings(experiment: Experiment, folder: Path, run: Callable[..., Result]) -> list[Ordering]:
     """The orderings after a first training of ``fixed_ordering`` epochs, in a run folder of its own."""
-    options = experiment.training
-    epoch = options.fixed_ordering
+    options, epoch = experiment.training, experiment.training.fixed_ordering
     free = replace(options, epochs=max(epoch, 1), patience=0, fixed_ordering=-1, record_orderings=(epoch,))
-    first = replace(experiment, training=free)
-    result = train(first, folder, device=device, data_dir=data_dir, observer=observer, graph=graph)
+    result = run(replace(experiment, training=free), folder)
     if result.epochs < epoch:
         raise RunError(f"the training in {folder} {result.stopped} at epoch {result.epochs}: no ordering to hold.")
     held = [ordering for at, _, ordering in Run(folder).orderings if at == epoch]
