@@ -11,7 +11,7 @@ from torch_goat.experiments import Event, Interrupted, PlannedRun, train
 from torch_goat.experiments.recipes import read_recipe
 from torch_goat.experiments.tables import run_table
 from torch_goat.experiments.tables.ledger import read_lines
-from torch_goat.experiments.tables.table_folder import TableFolder, begun_recipe
+from torch_goat.experiments.tables.run_table import TableFolder, begun_recipe
 
 SEARCHED = f"{TINY}\n[search.space]\nlearning_rate = [0.001, 0.1]\n"
 CELL = ("--only", "gcn", "--datasets", "size")

@@ -17,7 +17,7 @@ from torch_goat.experiments.plan import why_failed
 from torch_goat.experiments.recipes import RECIPES, Recipe, find_recipe, read_recipe, with_found
 from torch_goat.experiments.tables import FORMATS, ResultTable
 from torch_goat.experiments.tables.render import CellText, Grid, comparison_grid, main_grid, notes
-from torch_goat.experiments.tables.table_folder import TableFolder, asked_cells, begun_recipe
+from torch_goat.experiments.tables.run_table import TableFolder, asked_cells, begun_recipe
 from torch_goat.settings import SettingsError
 
 STYLES: Final = {

@@ -1,31 +1,47 @@
-from collections.abc import Iterable
+"""The runs of a table, and the random search for its settings: as many trials for every cell, judged by validation.
+
+The settings of a trial depend only on its cell and number, so all trials form one plan that any number of machines can
+run, and repeating the search gives the same choice. Where few nodes decide, the best trials are repeated on further
+graphs, splits or seeds before one is chosen: the finals, a second plan.
+"""
+
+import random
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any, Final, NamedTuple
 
+from torch_goat import settings
 from torch_goat.data.datasets import DATASETS
-from torch_goat.experiments import Experiment, TrainingOptions
+from torch_goat.experiments import Experiment, Result, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.recipes.recipe import Recipe
+from torch_goat.experiments.recipes.recipe import Recipe, TableCell, TableRow, without_defaults
+from torch_goat.experiments.search.space import best_first, draw, trial_value
 from torch_goat.settings import SettingsError, nearest
 
 CellName = tuple[str, str]  # row and column
+Options = tuple[ModelOptions, TrainingOptions]
 QUICK_REPETITIONS: Final = 2
 QUICK_EPOCHS: Final = 5
+ATTEMPTS: Final = 100  # to draw settings that no earlier trial has
 
 
 class CellRun(NamedTuple):
-    """A run of a table: one repetition of a cell, in the folder ``cora/goat-lstm/0`` (column, row, repetition)."""
+    """A run of a table: one repetition of a cell, with the settings of the recipe or of a trial of the search."""
 
     row: str
     column: str
     repetition: int
     experiment: Experiment
+    number: int = -1  # of the trial; -1 for the settings of the recipe
 
     @property
     def folder(self) -> PurePosixPath:
-        """The run folder, relative to the folder of the table."""
-        return PurePosixPath(self.column, self.row, str(self.repetition))
+        """The run folder, relative to the folder of the table: ``cora/goat-lstm/0`` (column, row, repetition), or
+        ``search/cora/goat-lstm/7/0`` for trial 7."""
+        if self.number < 0:
+            return PurePosixPath(self.column, self.row, str(self.repetition))
+        return PurePosixPath("search", self.column, self.row, str(self.number), str(self.repetition))
 
 
 def plan(
@@ -48,22 +64,116 @@ def plan(
     for column in columns:
         repetitions = min(recipe.runs(column), QUICK_REPETITIONS) if quick else recipe.runs(column)
         options = {row: recipe.options(row, column) for row in rows if recipe.settled(row, column)}
+        options = {row: _changed(own, quick, precision) for row, own in options.items()}
         for repetition in range(repetitions):
-            for row, (model, training) in options.items():
-                training = changed(training, quick, precision)
-                runs.append(CellRun(row, column, repetition, experiment(recipe, column, repetition, model, training)))
+            runs += [_run(recipe, row, column, repetition, own) for row, own in options.items()]
     return runs
 
 
-def experiment(
-    recipe: Recipe, column: str, repetition: int, model: ModelOptions, training: TrainingOptions
-) -> Experiment:
-    dataset, split = recipe.columns[column].dataset, recipe.columns[column].split
-    count = DATASETS[dataset].splits[split or DATASETS[dataset].default_split]
-    try:
-        return Experiment(dataset, split, repetition % count, repetition, model, training)
-    except ValueError as error:
-        raise SettingsError(f"{recipe.title!r} has an invalid run of {model.name} on {column}: {error}") from None
+def trials(
+    recipe: Recipe,
+    rows: Iterable[str] = (),
+    columns: Iterable[str] = (),
+    *,
+    quick: bool = False,
+    precision: str | None = None,
+) -> list[CellRun]:
+    """The trials of a table, ``recipe.search.trials`` for each cell that has not had them.
+
+    The first trial of a cell has the settings of the recipe. The options are those of :func:`plan`.
+    """
+    rows, columns = choose("row", rows, recipe.rows), choose("column", columns, recipe.columns)
+    found = []
+    for column in columns:
+        drawn = {row: _drawn(recipe, row, column) for row in rows if not recipe.settled(row, column)}
+        for number in range(recipe.search.trials):
+            for row in (row for row in drawn if number < len(drawn[row])):  # others have no more points in their space
+                options = _changed(drawn[row][number], quick, precision)
+                repetitions = range(recipe.search.repetitions)
+                found += [_run(recipe, row, column, repetition, options, number) for repetition in repetitions]
+    return found
+
+
+def finals(recipe: Recipe, tried: Iterable[CellRun], results: Mapping[PurePosixPath, Result]) -> list[CellRun]:
+    """The further repetitions of the best trials of every cell whose trials all have a result, by folder."""
+    found = []
+    for (row, column), by_number in _by_cell(tried).items():
+        if all(trial.folder in results for runs in by_number.values() for trial in runs):
+            best = _best_first(by_number, results)[: recipe.finalists(column)]
+            for repetition in range(recipe.search.repetitions, recipe.columns[column].finals):
+                for number in best:
+                    first = by_number[number][0].experiment
+                    found.append(_run(recipe, row, column, repetition, (first.model, first.training), number))
+    return found
+
+
+def settle(recipe: Recipe, tried: Iterable[CellRun], results: Mapping[PurePosixPath, Result]) -> Recipe:
+    """The recipe with the best settings of every cell whose search is finished, and no settings for other cells.
+
+    ``results`` has the results of the trials and of the finals, by folder.
+    """
+    tried = list(tried)
+    by_cell, repeated = _by_cell(tried), _by_cell(finals(recipe, tried, results))
+    rows = {}
+    for name, row in recipe.rows.items():
+        other = recipe.rows[row.like] if row.like else TableRow("")
+        merged = replace(row, like="", model=other.model | row.model, training=other.training | row.training)
+        cells = {}
+        for column in recipe.columns:
+            cell = row.cells.get(column, TableCell())
+            by_number, last = by_cell.get((name, column), {}), repeated.get((name, column), {})
+            both = [*by_number.values(), *last.values()]
+            if both and all(trial.folder in results for runs in both for trial in runs):
+                candidates = {number: by_number[number] + runs for number, runs in last.items()} or by_number
+                found = candidates[_best_first(candidates, results)[0]][0].experiment
+                model, training = (settings.to_table(without_defaults(own)) for own in (found.model, found.training))
+                model = {key: value for key, value in model.items() if key not in merged.model}
+                training = {key: value for key, value in training.items() if key not in merged.training}
+                cells[column] = TableCell(cell.paper, model, training, recipe.search.trials)
+            elif recipe.settled(name, column):
+                cells[column] = cell
+            elif cell.paper:
+                cells[column] = TableCell(paper=cell.paper)
+        rows[name] = replace(merged, cells=cells)
+    columns = {
+        name: replace(column, like="", space=recipe.column_space(name)) for name, column in recipe.columns.items()
+    }
+    return replace(recipe, rows=rows, columns=columns, model={}, training={})
+
+
+def with_found(recipe: Recipe, row: str, found: Experiment, where: str) -> Recipe:
+    """The recipe with settings that ``goat tune`` found for a row on a dataset.
+
+    All settings of the model and of training are taken, except the precision and those that the row sets for all its
+    cells, so that its label stays true. Columns and rows that are like this one follow. ``where`` names the file of the
+    settings in errors.
+    """
+    choose("row", [row], recipe.rows)
+    same = {name: column for name, column in recipe.columns.items() if column.dataset == found.dataset}
+    columns = [
+        name
+        for name, column in same.items()
+        if column.protocol == (found.split or DATASETS[found.dataset].default_split)
+    ]
+    if not columns:
+        known = ", ".join(dict.fromkeys(column.dataset for column in recipe.columns.values()))
+        split = f" under the split {found.split!r}" if found.split else ""
+        raise SettingsError(f"{where}: the table has no column of {found.dataset!r}{split}; it has {known}.")
+    name = recipe.options(row, columns[0])[0].name
+    if found.model.name != name:
+        raise SettingsError(f"{where}: the settings are of {found.model.name!r}, but the row {row!r} is of {name!r}.")
+    entry = recipe.rows[row]
+    reads = found.model.reads() - entry.model.keys() - {"name"}
+    model = {key: value for key, value in settings.to_table(found.model).items() if key in reads}
+    fixed = entry.training.keys() | {"precision"}
+    training = {key: value for key, value in settings.to_table(found.training).items() if key not in fixed}
+    cells = dict(entry.cells)
+    for column, options in recipe.columns.items():
+        if column in columns:
+            cells[column] = replace(cells.get(column, TableCell()), model=model, training=training)
+        elif options.like in columns and column in cells:
+            cells[column] = TableCell(paper=cells[column].paper)
+    return replace(recipe, rows={**recipe.rows, row: replace(entry, cells=cells)})
 
 
 def choose(what: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
@@ -75,12 +185,59 @@ def choose(what: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
     return [name for name in known if name in names or not names]
 
 
-def changed(training: TrainingOptions, quick: bool, precision: str | None) -> TrainingOptions:
-    """The training options of a quick run, or in another precision."""
+def _run(recipe: Recipe, row: str, column: str, repetition: int, options: Options, number: int = -1) -> CellRun:
+    data = recipe.columns[column]
+    index = repetition % DATASETS[data.dataset].splits[data.protocol]
+    try:
+        experiment = Experiment(data.dataset, data.split, index, repetition, *options)
+    except ValueError as error:
+        raise SettingsError(f"{recipe.title!r} has an invalid run of {options[0].name} on {column}: {error}") from None
+    return CellRun(row, column, repetition, experiment, number)
+
+
+def _changed(options: Options, quick: bool, precision: str | None) -> Options:
+    """The settings of a quick run, or in another precision."""
+    model, training = options
     changes: dict[str, Any] = {} if precision is None else {"precision": precision}
     if quick:
         epochs = min(training.epochs, QUICK_EPOCHS)
         recorded = tuple(epoch for epoch in training.record_orderings if epoch <= epochs)
         fixed = min(training.fixed_ordering, epochs)
         changes |= {"epochs": epochs, "record_orderings": recorded, "fixed_ordering": fixed}
-    return replace(training, **changes)
+    return model, replace(training, **changes)
+
+
+def _drawn(recipe: Recipe, row: str, column: str) -> list[Options]:
+    """The distinct settings of a cell's trials; fewer than asked for if the space has no more."""
+    space = recipe.space(row, column)
+    if not space:
+        raise SettingsError("the recipe has no [search.space] to draw from; add one, or leave out the search.")
+    found = [recipe.options(row, column)]
+    for number in range(1, recipe.search.trials):
+        source = random.Random(f"{recipe.columns[column].dataset} {row} {number}")
+        for _ in range(ATTEMPTS):
+            try:
+                options = recipe.options(row, column, draw(space, source))
+            except ValueError as error:
+                raise SettingsError(
+                    f"the search of {recipe.title!r} draws invalid settings: {error} Change its space."
+                ) from None
+            if options not in found:
+                found.append(options)
+                break
+    return found
+
+
+def _by_cell(tried: Iterable[CellRun]) -> dict[CellName, dict[int, list[CellRun]]]:
+    """The repetitions of every trial, by cell and number."""
+    found: dict[CellName, dict[int, list[CellRun]]] = {}
+    for trial in tried:
+        found.setdefault((trial.row, trial.column), {}).setdefault(trial.number, []).append(trial)
+    return found
+
+
+def _best_first(by_number: Mapping[int, list[CellRun]], results: Mapping[PurePosixPath, Result]) -> list[int]:
+    """The numbers of a cell's trials from the best to the worst."""
+    found = {number: [results[run.folder] for run in runs] for number, runs in by_number.items()}
+    metric = "accuracy" if "accuracy" in next(iter(found.values()))[0].metrics["val"] else "mse"
+    return best_first({number: trial_value(runs, metric) for number, runs in found.items()}, metric)

@@ -60,6 +60,11 @@ class TableColumn:
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0 (the default), got {getattr(self, name)}.")
 
+    @property
+    def protocol(self) -> str:
+        """The split protocol: ``split``, or the default of the dataset."""
+        return self.split or DATASETS[self.dataset].default_split
+
 
 @dataclass(frozen=True)
 class TableCell:

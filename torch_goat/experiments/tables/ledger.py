@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch_goat import settings
 from torch_goat.experiments import Experiment, Result, RunError, finished
-from torch_goat.experiments.recipes import CellName, CellRun, Trial
+from torch_goat.experiments.recipes import CellName, CellRun
 from torch_goat.experiments.training.options import difference
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
@@ -14,7 +14,6 @@ from torch_goat.settings import SettingsError
 _INVALID = (ValueError, KeyError, TypeError, AttributeError)
 _METRICS = ("result", "metrics")  # differ in every line, and the order of their keys matters: the first one decides
 _Tables = dict[str, dict[str, Any]]  # those of the experiment and of the result
-TableRun = CellRun | Trial
 
 
 class RecordedRun(NamedTuple):
@@ -45,7 +44,7 @@ class Ledger:
         self._written = dict(self._lines)
         self._experiments: dict[str, Experiment | None] = {}  # of lines, parsed on first use
 
-    def result(self, run: TableRun) -> Result | None:
+    def result(self, run: CellRun) -> Result | None:
         """The result of a finished run, else ``None``; raises an error for another experiment or missing metrics."""
         if (name := str(run.folder)) in self._lines:
             line = self._lines[name]
@@ -71,14 +70,14 @@ class Ledger:
                 ) from None
         return found
 
-    def is_missing(self, run: TableRun) -> bool:
+    def is_missing(self, run: CellRun) -> bool:
         """Whether a run is still to be done; a run whose folder cannot be used is not."""
         try:
             return self.result(run) is None
         except RunError:
             return False
 
-    def results(self, runs: Iterable[TableRun]) -> dict[PurePosixPath, Result]:
+    def results(self, runs: Iterable[CellRun]) -> dict[PurePosixPath, Result]:
         """The results of the finished runs, by folder."""
         return {run.folder: result for run in runs if (result := self.result(run)) is not None}
 
@@ -96,7 +95,7 @@ class Ledger:
                 found.append(RecordedRun(run, result))
         return found, problems
 
-    def share(self, runs: Iterable[TableRun], done: Iterable[TableRun]) -> None:
+    def share(self, runs: Iterable[CellRun], done: Iterable[CellRun]) -> None:
         """Gives missing runs the results of others with the same experiment.
 
         The settings that a search chose need not be trained again on the graphs or splits of its trials.
@@ -106,7 +105,7 @@ class Ledger:
             if run.experiment in by_experiment:
                 self._record(self._lines, run, by_experiment[run.experiment])
 
-    def write(self, runs: Iterable[TableRun]) -> None:
+    def write(self, runs: Iterable[CellRun]) -> None:
         """Adds lines for the finished ones of these runs to the file; other lines stay."""
         found = dict(self._lines)
         for run in runs:
@@ -120,7 +119,7 @@ class Ledger:
             self._lines, self._written = found, dict(found)
             write_atomic(self.path, "".join(f"{line}\n" for line in _dump(found)))
 
-    def _record(self, lines: dict[str, _Tables], run: TableRun, result: Result) -> None:
+    def _record(self, lines: dict[str, _Tables], run: CellRun, result: Result) -> None:
         tables = {"experiment": settings.to_table(run.experiment), "result": settings.to_table(result)}
         lines[str(run.folder)] = tables
         self._experiments[str(run.folder)] = run.experiment

@@ -14,12 +14,7 @@ BEST = f"Best bold and second best underlined, among the complete cells of a col
 PAIRED = "signed-rank test on the same graphs or splits"
 UNPAIRED = "rank-sum test on runs that differ by their seed"
 _MARKDOWN_SIGNS = re.compile(r"([\\`*_\[\]<>|#~$])")
-_MARKDOWN = {
-    "plain": "{}",
-    "bold": "**{}**",
-    "underlined": "<ins>{}</ins>",  # Markdown has no underline
-    "small": "<sub>{}</sub>",
-}
+_MARKDOWN = {"plain": "{}", "bold": "**{}**", "underlined": "<ins>{}</ins>", "small": "<sub>{}</sub>"}
 _LATEX_SIGNS = {character: f"\\{character}" for character in "&%$#_{}"} | {
     "\\": r"\textbackslash{}",
     "[": "{[}",  # at the start of a row, these two would be read as an option of the row break before

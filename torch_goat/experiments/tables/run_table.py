@@ -1,4 +1,4 @@
-"""Runs a table without the command line: ``python -m torch_goat.tables.worker table2 --search 20``.
+"""A table on disk, and ``python -m torch_goat.tables.worker table2 --search 20``, which runs it without ``goat``.
 
 It needs only PyTorch, PyG and Lightning Fabric, so that a machine on which nothing else can be installed can run a
 whole search: the trials, the finals and the runs with the settings found. The results are in ``OUT/TABLE.jsonl``, which
@@ -7,15 +7,141 @@ another machine shows with ``goat reproduce TABLE --out OUT --collect``.
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence, Set
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+from torch_goat import settings
+from torch_goat.data.datasets import DATASETS, DataError
 from torch_goat.data.datasets.raw import data_folder
 from torch_goat.experiments import PlannedRun, RunError
 from torch_goat.experiments.plan import add_arguments, run_logged, why_failed
-from torch_goat.experiments.recipes import find_recipe
-from torch_goat.experiments.tables.table_folder import TableFolder, asked_cells, begun_recipe, beside
+from torch_goat.experiments.recipes import cell_runs
+from torch_goat.experiments.recipes.cell_runs import CellName, CellRun, choose
+from torch_goat.experiments.recipes.recipe import Recipe, find_recipe, read_recipe
+from torch_goat.experiments.tables.ledger import Ledger
+from torch_goat.experiments.tables.render import FORMATS
+from torch_goat.experiments.tables.table import tabulate
 from torch_goat.experiments.training.interrupt import stopping_after
+from torch_goat.files import write_atomic
+from torch_goat.settings import SettingsError
+
+Runner = Callable[[Sequence[PlannedRun]], list[str]]
+"""Runs a plan and returns why runs failed."""
+
+
+class TableFolder:
+    """The folder of a table's runs; beside it are ``FOLDER.jsonl``, the results, and the files of the table.
+
+    The cells of a recipe with a search are filled in as their searches finish. The options are those of :func:`plan`.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        folder: Path,
+        *,
+        quick: bool = False,
+        precision: str | None = None,
+        data_dir: Path | None = None,
+    ) -> None:
+        if quick:
+            recipe = replace(recipe, title=f"{recipe.title} (tried out with --quick)")
+        self.recipe, self.folder, self.data_dir = recipe, folder, data_dir
+        self.how: dict[str, Any] = {"quick": quick, "precision": precision}
+        self.ledger = Ledger(folder)
+        self._settle()
+
+    def missing(self, cells: Set[CellName]) -> list[PlannedRun]:
+        """The next missing runs of some cells: the trials of their search, then the runs."""
+        for planned in (self.trials, self.runs):
+            found = [run for run in planned if (run.row, run.column) in cells and self.ledger.is_missing(run)]
+            if found:
+                return [PlannedRun(self.folder / run.folder, run.experiment) for run in found]
+        return []
+
+    def run(self, cells: Set[CellName], do: Runner) -> list[str]:
+        """Runs everything missing of some cells and returns why runs failed."""
+        failures: list[str] = []
+        for _ in range(3):  # the search, its finals, and the runs with the settings found
+            missing = self.missing(cells)
+            if missing and not failures:
+                failures = do(missing)
+                self._settle()
+        return failures
+
+    def lacking(self, cells: Set[CellName]) -> dict[str, str]:
+        """The columns with missing runs whose data cannot be loaded, with the reason."""
+        wanted = {column for _, column in cells if self.missing({cell for cell in cells if cell[1] == column})}
+        reasons = {}
+        for name, column in self.recipe.columns.items():
+            if name in wanted and not DATASETS[column.dataset].available(self.data_dir):
+                try:
+                    DATASETS[column.dataset].load(column.split, data_dir=self.data_dir)
+                except DataError as error:
+                    reasons[name] = f"{column.label} is left empty: {error}"
+        return reasons
+
+    def keep(self) -> None:
+        """Writes the results so far and, with a search, its recipe."""
+        self.ledger.write([*self.trials, *self.runs])
+        if self.trials:
+            write_atomic(beside(self.folder, ".toml"), self.settled.to_toml())
+
+    def write(self) -> None:
+        """Writes the results and the table so far, in every format."""
+        done, self.problems = self.ledger.collect(self.runs)
+        columns = self.recipe.columns.items()
+        lacking = [name for name, column in columns if not DATASETS[column.dataset].available(self.data_dir)]
+        self.whole = tabulate(self.recipe, self.runs, done, lacking)
+        self.keep()
+        for ending, text in FORMATS.values():
+            write_atomic(beside(self.folder, ending), text(self.whole))
+
+    def _settle(self) -> None:
+        self.settled: Recipe = self.recipe
+        self.trials: list[CellRun] = []
+        if self.recipe.search.trials:
+            drawn = cell_runs.trials(self.recipe, **self.how)
+            results = self.ledger.results(drawn)
+            repeated = cell_runs.finals(self.recipe, drawn, results)
+            self.trials = [*drawn, *repeated]
+            self.settled = cell_runs.settle(self.recipe, drawn, results | self.ledger.results(repeated))
+        self.runs: list[CellRun] = cell_runs.plan(self.settled, **self.how)
+        self.ledger.share(self.runs, self.trials)
+
+
+def beside(folder: Path, ending: str) -> Path:
+    """A file of a table beside the folder of its runs, such as ``results/table2.md``."""
+    return folder.with_name(folder.name + ending)
+
+
+def begun_recipe(path: Path, folder: Path, search: int) -> Recipe:
+    """The recipe with ``search`` trials for each cell; 0 for the number of an earlier search or of the recipe."""
+    recipe, kept = read_recipe(path), beside(folder, ".toml")
+    begun = settings.read(Recipe, kept).search.trials if kept.exists() else recipe.search.trials
+    if search < 0:
+        raise SettingsError(f"--search must be at least 1, got {search}.")
+    if search and begun and search != begun:
+        raise SettingsError(f"{folder} has a search with {begun} trials for each cell; choose another --out.")
+    if search and not begun and beside(folder, ".jsonl").exists():
+        raise SettingsError(f"{folder} has runs whose settings were not searched; choose another --out.")
+    if (search or begun) and kept.exists() and kept.samefile(path):
+        raise SettingsError(f"the search would overwrite the recipe {path} with its settings; choose another --out.")
+    return replace(recipe, search=replace(recipe.search, trials=search or begun))
+
+
+def asked_cells(recipe: Recipe, rows: str, columns: str) -> tuple[list[str], list[str], set[CellName]]:
+    """The requested rows and columns and the cells to run: cells on demand only if their row is named."""
+
+    def names(text: str) -> list[str]:
+        return [name.strip() for name in text.split(",") if name.strip()]
+
+    named = names(rows)
+    found = choose("row", named, recipe.rows), choose("column", names(columns), recipe.columns)
+    cells = {(row, column) for row in found[0] for column in found[1]}
+    return *found, {cell for cell in cells if cell[0] in named or not recipe.is_on_demand(*cell)}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

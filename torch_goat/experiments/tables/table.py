@@ -147,7 +147,6 @@ def _heading(recipe: Recipe, column: str) -> Heading:
     metric = "accuracy (%)" if DATASETS[options.dataset].task == "classification" else "MSE"
     published = [number for row in recipe.rows if (number := recipe.published(row, column))]
     decimals = max((number.decimals for number in published), default=DECIMALS[metric])
-    split = options.split or DATASETS[options.dataset].default_split
-    paired = DATASETS[options.dataset].splits[split] > 1
+    paired = DATASETS[options.dataset].splits[options.protocol] > 1
     finals, finalists = options.finals, recipe.finalists(column)
-    return Heading(options.label, options.dataset, split, metric, decimals, paired, finals, finalists)
+    return Heading(options.label, options.dataset, options.protocol, metric, decimals, paired, finals, finalists)
