@@ -1,4 +1,4 @@
-"""The search of a table's settings: what is tried, what is chosen, and what becomes of the recipe."""
+"""The runs of a table; and the search of its settings: what is tried, what is chosen, what becomes of the recipe."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +21,57 @@ heads = [1, 2]
 MORE = '[columns.more]\nlabel = "more"\ndataset = "top2"\n'
 
 
+def test_repetitions_go_through_graphs_and_seeds(tmp_path: Path) -> None:
+    runs = plan(read_recipe(write(tmp_path)), rows=["gcn"], columns=["size"])
+    model, training = ModelOptions(name="gcn", hidden_channels=6), TrainingOptions(epochs=3)
+    assert [run.experiment for run in runs] == [
+        Experiment("effective-size-100", "", 0, 0, model, training),
+        Experiment("effective-size-100", "", 1, 1, model, training),
+    ]
+    assert [str(run.folder) for run in runs] == ["size/gcn/0", "size/gcn/1"]
+
+
+def test_one_split_has_repetitions_of_other_seeds() -> None:
+    runs = plan(read_recipe("table2"), rows=["gat"], columns=["cora", "photo"])
+    cora, photo = ([run.experiment for run in runs if run.column == column] for column in ("cora", "photo"))
+    assert [(run.index, run.seed) for run in cora] == [(0, number) for number in range(10)]
+    assert [(run.index, run.seed) for run in photo] == [(number, number) for number in range(10)]
+
+
+def test_rows_of_a_graph_follow_each_other_in_the_order_of_the_recipe(tmp_path: Path) -> None:
+    runs = plan(read_recipe(write(tmp_path)), rows=["gat", "gcn"], columns=["pooling"])
+    assert [str(run.folder) for run in runs] == ["pooling/gcn/0", "pooling/gat/0", "pooling/gcn/1", "pooling/gat/1"]
+
+
+def test_columns_may_have_repetitions_of_their_own(tmp_path: Path) -> None:
+    text = TINY.replace('dataset = "top2"', 'dataset = "top2", repetitions = 12')
+    runs = plan(read_recipe(write(tmp_path, text)), rows=["gcn"])
+    assert [run.experiment.index for run in runs if run.column == "pooling"] == [*range(10), 0, 1]
+    assert [run.experiment.seed for run in runs if run.column == "pooling"] == [*range(12)]
+    assert sum(run.column == "size" for run in runs) == 2
+
+
+def test_quick_runs_are_few_and_short_and_all_have_the_precision() -> None:
+    runs = plan(read_recipe("fixed-orderings"), columns=["cora"], quick=True, precision="64-true")
+    assert len(runs) == 5 * 2
+    assert {(run.experiment.training.epochs, run.experiment.training.precision) for run in runs} == {(5, "64-true")}
+    assert [run.experiment.training.fixed_ordering for run in runs[:5]] == [-1, 0, 5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    ("training", "chosen", "text"),
+    [
+        ("", {"rows": ["gaat"]}, "no row 'gaat'; did"),
+        ("", {"columns": ["sise"]}, "no column 'sise'; did"),
+        ("batch_size = 10\nfanout = [1]", {}, r"has an invalid run of .* on .*: fanout = \[1\] has 1 numbers"),
+    ],
+)
+def test_impossible_plans_are_refused(training: str, chosen: dict[str, list[str]], text: str, tmp_path: Path) -> None:
+    recipe = read_recipe(write(tmp_path, TINY.replace("[training]", f"[training]\n{training}")))
+    with pytest.raises(SettingsError, match=text):
+        plan(recipe, **chosen)
+
+
 def searched(tmp_path: Path, count: int = 6, text: str = SPACE) -> Recipe:
     recipe = read_recipe(write(tmp_path, f"{TINY}\n{text}"))
     return replace(recipe, search=replace(recipe.search, trials=count))
@@ -31,7 +82,7 @@ def result(accuracy: float | None = None, mse: float | None = None, test: float 
     return Result({"val": metrics, "test": dict.fromkeys(metrics, test)}, 1, 1, "epochs", 1.0, 1.0, 0, "cpu", {}, "")
 
 
-def test_every_cell_has_as_many_trials_no_two_alike(tmp_path: Path) -> None:
+def test_every_cell_has_as_many_trials_no_two_alike_and_within_the_space(tmp_path: Path) -> None:
     recipe = searched(tmp_path)
     tried = trials(recipe)
     for row in recipe.rows:
@@ -42,6 +93,10 @@ def test_every_cell_has_as_many_trials_no_two_alike(tmp_path: Path) -> None:
             assert len(settings) == 6
             first = mine[0].experiment
             assert (first.model, first.training) == recipe.options(row, column)
+            for drawn in (trial.experiment for trial in mine if trial.number > 0):
+                assert drawn.training.learning_rate in (0.001, 0.002, 0.004)
+                assert drawn.model.dropout in (0.0, 0.2, 0.4, 0.6)
+                assert drawn.model.heads == 1 or row != "gcn"  # whose layers do not read it
 
 
 def test_a_trial_depends_on_its_cell_and_number_alone(tmp_path: Path) -> None:
@@ -49,14 +104,6 @@ def test_a_trial_depends_on_its_cell_and_number_alone(tmp_path: Path) -> None:
     by_folder = {trial.folder: trial.experiment for trial in many}
     few += trials(searched(tmp_path, 6), rows=["gat"], columns=["size"])
     assert all(by_folder[trial.folder] == trial.experiment for trial in few)
-
-
-def test_values_come_from_the_space_of_what_the_layers_read(tmp_path: Path) -> None:
-    for trial in trials(searched(tmp_path)):
-        if trial.number > 0:
-            assert trial.experiment.training.learning_rate in (0.001, 0.002, 0.004)
-            assert trial.experiment.model.dropout in (0.0, 0.2, 0.4, 0.6)
-            assert trial.experiment.model.heads == 1 or trial.row != "gcn"
 
 
 def test_a_column_and_those_like_it_have_a_space_of_their_own(tmp_path: Path) -> None:
@@ -204,15 +251,20 @@ def test_a_space_that_cannot_be_is_refused(tmp_path: Path, text: str, message: s
         searched(tmp_path, text=text)
 
 
-def test_a_search_needs_a_space(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match=r"no \[search.space\] to draw from"):
-        trials(searched(tmp_path, text=""))
-
-
-def test_what_cannot_be_is_refused_when_it_is_drawn(tmp_path: Path) -> None:
-    """Whether a value is possible depends on the others."""
-    recipe = searched(tmp_path, 8, "[search.space]\nlearning_rate = [0.1, -1.0]\n")
-    with pytest.raises(SettingsError, match=r"draws invalid settings: .*learning_rate .* got -1.0.* Change its space"):
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", r"no \[search.space\] to draw from"),
+        # Whether a value is possible depends on the others.
+        (
+            "[search.space]\nlearning_rate = [0.1, -1.0]\n",
+            "draws invalid settings: .*learning_rate .* got -1.0.* Change its space",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_when_it_is_drawn(tmp_path: Path, text: str, message: str) -> None:
+    recipe = searched(tmp_path, 8, text)
+    with pytest.raises(SettingsError, match=message):
         trials(recipe)
 
 
@@ -240,12 +292,6 @@ def test_found_settings_replace_those_of_the_cell_and_of_columns_and_rows_like_i
     assert changed.published("gat", "size") == recipe.published("gat", "size")
 
 
-def test_what_makes_a_row_stays(recipe: Recipe) -> None:
-    changed = with_found(recipe, "gat-relu", FOUND, "best.toml")
-    assert changed.options("gat-relu", "size")[0] == replace(FOUND.model, activation="relu")
-    assert changed.options("gat", "size") == recipe.options("gat", "size")
-
-
 def test_columns_that_share_settings_give_up_their_own() -> None:
     found = Experiment("cora-content", model=ModelOptions(heads=2))
     changed = with_found(read_recipe("table2"), "goat-lstm", found, "best.toml")
@@ -265,9 +311,12 @@ def test_a_row_that_names_its_rnn_keeps_it(name: str) -> None:
             assert changed.options(row, name)[0].rnn == row.removeprefix("goat-")
 
 
-def test_settings_of_another_column_leave_the_first_alone(recipe: Recipe) -> None:
+def test_settings_of_another_row_or_column_leave_the_first_alone(recipe: Recipe) -> None:
     changed = with_found(recipe, "gat", replace(FOUND, dataset="top2", split="paper"), "best.toml")
     assert changed.options("gat", "pooling")[0] == FOUND.model
+    assert changed.options("gat", "size") == recipe.options("gat", "size")
+    changed = with_found(recipe, "gat-relu", FOUND, "best.toml")
+    assert changed.options("gat-relu", "size")[0] == replace(FOUND.model, activation="relu")  # which makes the row
     assert changed.options("gat", "size") == recipe.options("gat", "size")
 
 
