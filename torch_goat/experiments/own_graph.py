@@ -59,20 +59,19 @@ def table_experiment(
 ) -> Experiment:
     """An experiment on tables, tied to the contents of their files; ``config`` replaces settings for such graphs."""
     tables, name = replace(tables, digest=graph.digest), graph_name(tables.nodes)
-    if config is not None:
-        return replace(config, dataset=name, split=tables.split, index=0, tables=tables, graph="", graph_digest=None)
-    experiment = own_starting_point(name, tables, graph.schema.task, model)
-    return replace(experiment, training=replace(experiment.training, class_weights=is_unbalanced(graph)))
+    if config is None:
+        config = own_starting_point(graph.schema.task, model)
+        config = replace(config, training=replace(config.training, class_weights=is_unbalanced(graph)))
+    return replace(config, dataset=name, split=tables.split, index=0, tables=tables, graph="", graph_digest=None)
 
 
 def array_experiment(folder: Path, model: str = "goat", config: Experiment | None = None) -> Experiment:
     """An experiment on a folder of arrays, tied to their contents; see :func:`table_experiment`."""
-    data, name = open_graph(folder), graph_name(folder)
+    data = open_graph(folder)
     if data.y is None:
         raise SettingsError(f"{folder} has no array y to predict.")
-    if config is None:
-        return replace(own_starting_point(name, folder, task_of(data), model), graph_digest=digest(folder))
-    config = replace(config, dataset=name, split="masks", index=0, tables=None)
+    config = config or own_starting_point(task_of(data), model)
+    config = replace(config, dataset=graph_name(folder), split="masks", index=0, tables=None)
     return replace(config, graph=str(folder.resolve()), graph_digest=digest(folder))
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from torch_goat.experiments.models import MODELS, ModelOptions
 from torch_goat.experiments.search import paper_grid, parse_space, search_space, starting_point
-from torch_goat.experiments.search.space import Space, at, checked, decoded, encoded, points, size
+from torch_goat.experiments.search.search import Space, at, checked, decoded, encoded, points, size
 from torch_goat.settings import SettingsError
 
 

@@ -10,7 +10,7 @@ from optuna.trial import FrozenTrial, TrialState
 from tests.experiments.search.cases import small_search
 from torch_goat.experiments import RunError
 from torch_goat.experiments.search import Search, Space
-from torch_goat.experiments.search.space import Point
+from torch_goat.experiments.search.search import Point
 from torch_goat.experiments.search.storage import masked, one_line, open_storage
 from torch_goat.experiments.search.study import Study, distributions, next_point
 from torch_goat.files import locked

@@ -11,8 +11,7 @@ from torch_goat.app.cli.progress import PoolProgress
 from torch_goat.app.cli.start import start
 from torch_goat.experiments.own_graph import deciding_metric
 from torch_goat.experiments.search import Search, paper_grid, parse_space, search_space
-from torch_goat.experiments.search.search import METRICS
-from torch_goat.experiments.search.space import checked, short, size
+from torch_goat.experiments.search.search import METRICS, checked, short, size
 from torch_goat.experiments.training.metrics import show
 from torch_goat.settings import SettingsError
 

@@ -16,7 +16,7 @@ from torch_goat.data.datasets import DATASETS
 from torch_goat.experiments import Experiment, Result, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes.recipe import Recipe, TableCell, TableRow, without_defaults
-from torch_goat.experiments.search.space import best_first, draw, trial_value
+from torch_goat.experiments.search.search import best_first, trial_value
 from torch_goat.settings import SettingsError, nearest
 
 CellName = tuple[str, str]  # row and column
@@ -217,7 +217,7 @@ def _drawn(recipe: Recipe, row: str, column: str) -> list[Options]:
         source = random.Random(f"{recipe.columns[column].dataset} {row} {number}")
         for _ in range(ATTEMPTS):
             try:
-                options = recipe.options(row, column, draw(space, source))
+                options = recipe.options(row, column, {key: source.choice(values) for key, values in space.items()})
             except ValueError as error:
                 raise SettingsError(
                     f"the search of {recipe.title!r} draws invalid settings: {error} Change its space."

@@ -1,11 +1,9 @@
 """Starting points of training and search, for all datasets and models."""
 
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from torch_goat.data.datasets import DATASETS
-from torch_goat.data.tables import Tables
 from torch_goat.data.tables.options import Task
 from torch_goat.experiments import Experiment, TrainingOptions
 from torch_goat.experiments.models import MODELS, ModelOptions
@@ -58,27 +56,22 @@ def starting_point(dataset: str, model: str) -> Experiment:
     """
     if dataset not in DATASETS:
         raise SettingsError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
-    if model not in MODELS:
-        raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
     known = DATASETS[dataset]
     start = _REGRESSION if known.task == "regression" else _STARTS.get(dataset, _Start())
     return _experiment(dataset, known.default_split, model, start)
 
 
-def own_starting_point(name: str, source: Tables | Path, task: Task, model: str) -> Experiment:
-    """Settings for a user graph, given its tables or its folder of arrays: the same for all models.
+def own_starting_point(task: Task, model: str) -> Experiment:
+    """Settings for a user graph, the same for all models.
 
     Layers have 64 channels and a residual, which suits both homophilous and heterophilous graphs.
     """
-    if model not in MODELS:
-        raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
-    start = _OWN_REGRESSION if task == "regression" else _OWN
-    if isinstance(source, Path):
-        return replace(_experiment(name, "masks", model, start), graph=str(source.resolve()))
-    return replace(_experiment(name, source.split, model, start), tables=source)
+    return _experiment("", "", model, _OWN_REGRESSION if task == "regression" else _OWN)
 
 
 def _experiment(dataset: str, split: str, model: str, start: _Start) -> Experiment:
+    if model not in MODELS:
+        raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
     kind = KINDS[model]
     heads = start.heads if "heads" in kind.reads else 1
     last = model if start.same_last and kind.last else ""

@@ -1,18 +1,51 @@
-"""The description of a search: what ``search.toml`` holds."""
+"""Searches: their description in ``search.toml``, their spaces, and the rule that selects a trial.
+
+A space maps keys, as ``--set`` names them, to the values to try; a point has one value for each key. The value of a
+trial is the mean of a validation metric over its runs. The best trial is the one with the best value, the first of
+equal ones. The rule is the same for random search and for Optuna's samplers.
+"""
 
 import hashlib
+import itertools
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from statistics import fmean
+from typing import Any, Final, Literal, TypeVar
 
 from torch_goat import settings
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables.options import Task
-from torch_goat.experiments import Experiment
+from torch_goat.experiments import Experiment, Result
+from torch_goat.experiments.comparison import rank_key
+from torch_goat.experiments.models import MODELS
+from torch_goat.experiments.models.layers import KINDS
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
-from torch_goat.settings import SettingsError, nearest
+from torch_goat.settings import SettingsError, nearest, override
+
+Space = dict[str, tuple[Any, ...]]
+Point = dict[str, Any]
+K = TypeVar("K")
 
 METRICS: Final = {"classification": ("accuracy", "macro_f1", "roc_auc"), "regression": ("mse", "r2")}
 ONE_SPLIT: Final = ("time", "masks")  # split protocols of user graphs with a single split
+_TRAINING: Final[Space] = {"learning_rate": (0.001, 0.002, 0.005, 0.01, 0.02), "weight_decay": (0.0, 5e-5, 5e-4, 5e-3)}
+_MODEL: Final[Space] = {
+    "hidden_channels": (16, 32, 64, 128),
+    "heads": (1, 2, 4, 8),
+    "activation": ("elu", "relu"),
+    "dropout": (0.0, 0.2, 0.4, 0.6, 0.8),
+    "attention_dropout": (0.0, 0.3, 0.6),
+    "norm": ("none", "batch", "layer"),
+    "residual": (False, True),
+    "rnn": ("lstm", "gru"),
+    "attention": ("gat", "gatv2"),
+    "scalers": (("identity",), ("identity", "amplification", "attenuation")),
+    "permutation_lengths": ((5,), (15,), (20,)),
+}
+_PAPER_WIDTHS: Final = (4, 8, 16, 32, 64)
 
 
 @dataclass(frozen=True)
@@ -20,7 +53,7 @@ class Search:
     """A search, except for its number of trials. Run one at a time without pruning, the trials are reproducible."""
 
     experiment: Experiment  # the starting point: all settings that are not searched, and the seed of every training
-    space: dict[str, tuple[Any, ...]]  # the values of each key
+    space: Space  # the values of each key
     indices: tuple[int, ...] = (0,)  # the graphs or splits of a trial; its value is the mean over them
     metric: str = "accuracy"  # of the validation nodes, to optimise
     method: Literal["tpe", "grid"] = "tpe"  # tree-structured Parzen estimators, or all points in order
@@ -62,3 +95,119 @@ def check_metric(name: str, task: Task, metric: str) -> None:
 def fingerprint(value: Any) -> str:
     """Eight hexadecimal digits that identify all settings of a dataclass."""
     return hashlib.sha256(settings.dumps(value).encode()).hexdigest()[:8]
+
+
+def search_space(experiment: Experiment) -> Space:
+    """The default space of a search: the model options that the layers read, learning rate and weight decay."""
+    model, reads = experiment.model, experiment.model.reads()
+    space = {key: values for key, values in _MODEL.items() if key in reads}
+    if "heads" in reads:
+        space["hidden_channels"] = (4, 8, 16, 32)  # of one head
+    if KINDS[model.name].last and model.num_layers > 1:
+        space["last"] = ("gat", "gcn", model.name)
+    return space | _TRAINING
+
+
+def paper_grid(model: str, task: Task) -> Space:
+    """The grid of the paper's appendix, as values of keys of the ``[model]`` table.
+
+    The paper lists the widths of the linear encoder and of both layers for GCN and GraphSAGE, and the numbers of heads
+    and widths of both layers for GAT and GOAT. In classification the second layer has the width of the classes; there
+    the source code of the paper adds the pooling of heads. PNA combines all aggregators and scalers. Models that the
+    paper does not have (GATv2, Janossy pooling) use the grid of similar ones.
+    """
+    if model not in MODELS:
+        raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
+    grid: Space
+    if model in ("gat", "gatv2", "goat", "goat-paper"):
+        grid = {"heads": (1, 4, 8), "hidden_channels": _PAPER_WIDTHS}
+        grid |= {"last_channels": _PAPER_WIDTHS} if task == "regression" else {"head_pooling": ("cat", "sum")}
+    else:
+        grid = {"input_channels": _PAPER_WIDTHS, "hidden_channels": _PAPER_WIDTHS}
+        grid |= {"last_channels": _PAPER_WIDTHS[:-1]} if task == "regression" else {}
+    if model == "pna":
+        grid["aggregators"] = (("mean", "min", "max", "std"),)
+        grid["scalers"] = (("identity", "amplification", "attenuation", "linear"),)
+    return grid
+
+
+def parse_space(texts: Iterable[str]) -> Space:
+    """Reads ``"heads=1,2,4"``, ``"rnn=lstm,gru"`` or ``"permutation_lengths=[5, 5],[20, 20]"``."""
+    space = {}
+    for text in texts:
+        key, found, values = text.partition("=")
+        if not found or not values.strip():
+            raise SettingsError(f"{text!r} has no values; write key=a,b,c.")
+        try:
+            parsed = tomllib.loads(f"values = [{values}]")["values"]
+        except tomllib.TOMLDecodeError:
+            parsed = [_plain(value.strip()) for value in values.split(",")]
+        space[short(key)] = tuple(tuple(value) if isinstance(value, list) else value for value in parsed)
+    return space
+
+
+def checked(space: Mapping[str, tuple[Any, ...]], experiment: Experiment, fixed: Iterable[str]) -> Space:
+    """The space without fixed keys, after checking that the experiment accepts every value."""
+    fixed = {short(key) for key in fixed}
+    free = {key: tuple(values) for key, values in space.items() if key not in fixed}
+    for key, values in free.items():
+        if key in ("dataset", "split", "index", "seed", "name"):
+            raise SettingsError(f"{key} cannot be searched; set it with its own option.")
+        if len(set(values)) < len(values):
+            raise SettingsError(f"{key} has duplicate values in {_text(list(values))}; list each once.")
+        for value in values:
+            at(experiment, {key: value})
+    if not any(len(values) > 1 for values in free.values()):
+        raise SettingsError("nothing to search: no key has two values; add some with --space.")
+    return free
+
+
+def at(experiment: Experiment, point: Point) -> Experiment:
+    """The experiment at a point of the space."""
+    return override(experiment, [f"{key}={_text(value)}" for key, value in point.items()])
+
+
+def encoded(value: Any) -> Any:
+    """A value as Optuna can store it: a scalar, or a tuple as text."""
+    return _text(value) if isinstance(value, tuple) else value
+
+
+def decoded(space: Space, point: Point) -> Point:
+    """A point with the values of the space instead of the encoded ones."""
+    return {key: next(value for value in space[key] if encoded(value) == stored) for key, stored in point.items()}
+
+
+def size(space: Space) -> int:
+    return math.prod(map(len, space.values()))
+
+
+def points(space: Space) -> Iterator[Point]:
+    """All points in order; the last key changes fastest."""
+    for values in itertools.product(*space.values()):
+        yield dict(zip(space, values, strict=True))
+
+
+def trial_value(results: Iterable[Result], metric: str) -> float:
+    """The value of a trial: the mean of the validation metric over its runs."""
+    return fmean(result.metrics["val"][metric] for result in results)
+
+
+def best_first(values: Mapping[K, float], metric: str) -> list[K]:
+    """The trials from the best to the worst value; equal ones stay in order, up to rounding errors of the mean."""
+    return sorted(values, key=lambda trial: rank_key(round(values[trial], 12), metric))
+
+
+def short(key: str) -> str:
+    """A key without its section: ``"heads"`` of ``"model.heads"``."""
+    return key.strip().rpartition(".")[2]
+
+
+def _plain(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value)  # scalars and lists are the same in TOML

@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import optuna
@@ -14,9 +14,8 @@ from optuna.trial import FrozenTrial, TrialState
 
 from torch_goat import settings
 from torch_goat.experiments import Experiment, RunError
-from torch_goat.experiments.run import ERROR, usable
-from torch_goat.experiments.search.search import Search
-from torch_goat.experiments.search.space import Point, at, best_first, decoded, encoded, points, size
+from torch_goat.experiments.run import ERROR, Run, usable
+from torch_goat.experiments.search.search import Point, Search, at, best_first, decoded, encoded, points, size
 from torch_goat.experiments.search.storage import open_storage
 from torch_goat.files import Busy, locked, write_atomic
 
@@ -41,6 +40,8 @@ class Study:
     def __init__(self, search: Search, folder: Path, storage: str, total: int) -> None:
         self.search, self.folder, self.total = search, folder, min(total, size(search.space))
         self.storage = storage
+        warmup = search.experiment.training.epochs // 4  # before, only learning rates matter
+        median = optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=warmup)
         with usable(folder):
             self._place = self._settle()
             self._study = optuna.create_study(
@@ -48,7 +49,7 @@ class Study:
                 study_name=search.name,
                 direction="minimize" if search.minimize else "maximize",
                 sampler=optuna.samplers.RandomSampler(),  # not used: points come from next_point
-                pruner=_pruner(search),
+                pruner=median if search.prune else optuna.pruners.NopPruner(),
                 load_if_exists=True,
             )
 
@@ -58,7 +59,7 @@ class Study:
         Two machines that do not share a folder may enter the same point at the same moment; the later trial does not
         count. Finished trials of an earlier, longer search count, so that a shorter one does not lose them.
         """
-        counted = {_key(trial.params): trial for trial in reversed(self._study.get_trials(deepcopy=False))}
+        counted = {frozenset(trial.params.items()): trial for trial in reversed(self._study.get_trials(deepcopy=False))}
         ordered = sorted(counted.values(), key=lambda trial: trial.number)
         return ordered[: self.total] + [trial for trial in ordered[self.total :] if trial.state.is_finished()]
 
@@ -107,8 +108,7 @@ class Study:
 
     def reason(self, trial: FrozenTrial) -> str:
         """Why a trial failed, in one line; empty if its folder is on another machine."""
-        path = self.folder_of(trial) / str(self.search.indices[0]) / ERROR
-        return path.read_text(encoding="utf-8").partition("\n")[0] if path.exists() else ""
+        return Run(self.folder_of(trial) / str(self.search.indices[0])).error
 
     def give_up(self, number: int, reason: str) -> bool:
         """Ends a trial whose process has died as failed, unless another process continues it."""
@@ -172,14 +172,14 @@ class Study:
 
 def next_point(search: Search, trials: Sequence[FrozenTrial]) -> Point:
     """A point that no trial has, as Optuna stores it; the same trials, in order, give the same point."""
-    taken = {_key(trial.params) for trial in trials}
+    taken = {frozenset(trial.params.items()) for trial in trials}
     if search.method == "tpe":
         for attempt in range(ATTEMPTS):
             point = _draw_tpe(search, trials, attempt)
-            if _key(point) not in taken:
+            if frozenset(point.items()) not in taken:
                 return point
     everywhere = ({key: encoded(value) for key, value in point.items()} for point in points(search.space))
-    return next(point for point in everywhere if _key(point) not in taken)
+    return next(point for point in everywhere if frozenset(point.items()) not in taken)
 
 
 def _draw_tpe(search: Search, trials: Sequence[FrozenTrial], attempt: int) -> Point:
@@ -195,14 +195,3 @@ def _draw_tpe(search: Search, trials: Sequence[FrozenTrial], attempt: int) -> Po
 
 def distributions(search: Search) -> dict[str, BaseDistribution]:
     return {key: CategoricalDistribution([encoded(value) for value in values]) for key, values in search.space.items()}
-
-
-def _key(point: Point) -> tuple[tuple[str, Any], ...]:
-    return tuple(sorted(point.items()))
-
-
-def _pruner(search: Search) -> optuna.pruners.BasePruner:
-    """No trial is pruned in the first quarter of its epochs, where only learning rates matter."""
-    if not search.prune:
-        return optuna.pruners.NopPruner()
-    return optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=search.experiment.training.epochs // 4)

@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial
@@ -18,8 +18,7 @@ from torch_goat.data.datasets import DataError
 from torch_goat.experiments import Epoch, Experiment, Interrupted, RunError, train
 from torch_goat.experiments.pool import Event, Pool, Reporter, devices_of
 from torch_goat.experiments.run import usable
-from torch_goat.experiments.search.search import Search, check_metric
-from torch_goat.experiments.search.space import decoded, trial_value
+from torch_goat.experiments.search.search import Search, check_metric, decoded, trial_value
 from torch_goat.experiments.search.storage import answering
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.training.fabric import make_fabric
@@ -42,19 +41,6 @@ class SearchOutcome:
     failed: int  # number of failed trials among them
     elsewhere: int  # number of trials still running on other machines
     total: int
-
-
-class _Task(NamedTuple):
-    """What a process of the pool works on: all trials of the study that it can claim."""
-
-    search: Search
-    folder: Path
-    storage: str
-    total: int
-    data_dir: str | None
-
-    def study(self) -> Study:
-        return Study(self.search, self.folder, self.storage, self.total)
 
 
 def tune(
@@ -91,10 +77,10 @@ def tune(
     for index in search.indices:  # a problem with the data would fail every trial
         data, _ = graph_of(replace(search.experiment, index=index), None if data_dir is None else Path(data_dir))
         check_metric(search.experiment.dataset, task_of(data), search.metric)
-    task = _Task(search, Path(folder), storage, trials, None if data_dir is None else str(data_dir))
-    study = task.study()
+    arguments = search, Path(folder), storage, trials
+    study = Study(*arguments)
 
-    def dead(_: _Task, last: Event | None, reason: str) -> bool:
+    def dead(_: object, last: Event | None, reason: str) -> bool:
         if last is None or last.kind not in ("started", "epoch"):
             raise RunError(f"a process of the search {reason} before it had a trial.")
         message = f"its process {reason}."
@@ -106,13 +92,14 @@ def tune(
         on_event(_over(study, Event("opened", -1)))
         try:
             jobs = min(jobs, study.expected() - len(study.finished()))
-            Pool(_work, jobs=jobs, devices=devices_of(device), on_event=on_event, on_death=dead).run([task] * jobs)
+            pool = Pool(_work, jobs=jobs, devices=devices_of(device), on_event=on_event, on_death=dead)
+            pool.run([(arguments, None if data_dir is None else str(data_dir))] * jobs)
         except Interrupted:
             done = f"{len(study.finished())} of {study.expected()} trials are done"
             raise Interrupted(f"stopped; {done}, run the same command again to continue ({study.folder}).") from None
         finally:
-            if study.best() is not None:
-                _write(study)
+            if (best := study.best()) is not None:
+                _write(study, best)
         return _outcome(study)
 
 
@@ -146,9 +133,10 @@ def run_trials(
                 time.sleep(WAIT_SECONDS)
 
 
-def _work(task: _Task, device: str, report: Reporter) -> bool:
-    study, job = task.study(), report.job
-    run_trials(study, job=job, device=device, data_dir=task.data_dir, on_event=report.send, stop=report.stops)
+def _work(task: tuple[tuple[Search, Path, str, int], str | None], device: str, report: Reporter) -> bool:
+    """Trains all trials of a study that a process of the pool can claim."""
+    study, job = Study(*task[0]), report.job
+    run_trials(study, job=job, device=device, data_dir=task[1], on_event=report.send, stop=report.stops)
     return True
 
 
@@ -204,9 +192,7 @@ def _trained(study: Study, trial: FrozenTrial, watch: _Watch, device: str, data_
     return Event("finished", number, job, value=value)
 
 
-def _write(study: Study) -> None:
-    best = study.best()
-    assert best is not None
+def _write(study: Study, best: FrozenTrial) -> None:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["trial", "state", f"val_{study.search.metric}", *study.search.space])
