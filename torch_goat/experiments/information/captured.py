@@ -64,9 +64,12 @@ def fitted(model: str, layers: int, data: Data, budget: int = PARAMETERS) -> Mod
 
 def parameters(options: ModelOptions, data: Data) -> int:
     """The number of parameters of a network on a graph."""
+    return sum(weight.numel() for weight in network_for(data, options).parameters())
+
+
+def network_for(data: Data, options: ModelOptions) -> Network:
     degree = degree_histogram(data.edge_index, data.num_nodes)
-    network = Network(options, data.num_features, data.num_classes, degree=degree)
-    return sum(weight.numel() for weight in network.parameters())
+    return Network(options, data.num_features, data.num_classes, degree=degree)
 
 
 def _options(model: str, width: int, layers: int) -> ModelOptions:

@@ -318,7 +318,9 @@ def _quantities(
         return williams_beer(tables, correction == "miller-madow") if measure == "wb" else broja(tables)
 
     estimated = terms(table[None]).parts()
-    permuted = terms(_permuted(variables, table.shape, repetitions, generator)).parts()
+    *sources, target = variables
+    shuffled = (generator.permutation(target) for _ in range(repetitions))
+    permuted = terms(np.stack([count([*sources, labels]) for labels in shuffled])).parts()
     total = int(table.sum())
     drawn = generator.multinomial(total, table.ravel() / total, size=repetitions).reshape(-1, *table.shape)
     resampled = terms(drawn.astype(float)).parts()
@@ -334,14 +336,3 @@ def _quantities(
             p_value=float((1 + (null >= value - 1e-12).sum()) / (1 + repetitions)),
         )
     return quantities
-
-
-def _permuted(
-    variables: list[NDArray[np.int64]], shape: tuple[int, ...], repetitions: int, generator: np.random.Generator
-) -> Array:
-    """Tables with the labels permuted among the nodes ``[repetitions, S1, S2, T]``."""
-    first, second, target = variables
-    pair = (first * shape[1] + second) * shape[2]
-    cells = int(np.prod(shape))
-    tables = [np.bincount(pair + generator.permutation(target), minlength=cells) for _ in range(repetitions)]
-    return np.array(tables, dtype=float).reshape(-1, *shape)

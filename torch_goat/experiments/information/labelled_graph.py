@@ -13,9 +13,15 @@ from torch_goat.data import datasets
 from torch_goat.data.datasets import NEIGHBORHOOD_TASKS
 from torch_goat.data.tables import Tables
 from torch_goat.experiments import Experiment, ModelOptions, Observer, TrainingOptions, fit
-from torch_goat.experiments.information import Estimate, estimate, supported_bins
-from torch_goat.experiments.information.captured import EPOCHS, MODELS, captured_information, fitted, predicted_classes
-from torch_goat.experiments.models import Network, degree_histogram
+from torch_goat.experiments.information import (
+    Estimate,
+    captured_information,
+    estimate,
+    predicted_classes,
+    supported_bins,
+)
+from torch_goat.experiments.information.captured import EPOCHS, MODELS, fitted, network_for
+from torch_goat.experiments.models import Network
 from torch_goat.experiments.own_graph import graph_name, table_experiment
 from torch_goat.experiments.search import starting_point
 from torch_goat.nn.ordering import Ordering
@@ -117,7 +123,6 @@ class LabelledGraph(NamedTuple):
         self, options: ModelOptions, training: TrainingOptions, seed: int, observer: Observer | None
     ) -> Network:
         torch.manual_seed(seed)
-        degree = degree_histogram(self.data.edge_index, self.data.num_nodes)
-        network = Network(options, self.data.num_features, self.data.num_classes, degree=degree)
+        network = network_for(self.data, options)
         fit(network, self.data, training, seed=seed, device="cpu", observer=observer)
         return network

@@ -154,16 +154,10 @@ def _tested(table: ResultTable, row: str, column: str) -> CellText:
     if comparison is None:
         return [[StyledText(EMPTY)]]
     difference = signed(comparison.difference, table.headings[column].decimals)
-    return [
-        [StyledText(f"{difference} from {table.baselines[comparison.other]}")],
-        [StyledText(_p_value(comparison.p_value), "small")],
-    ]
-
-
-def _p_value(value: float | None) -> str:
-    if value is None:
-        return "too few runs for a test"
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
+    chance = "too few runs for a test"
+    if comparison.p_value is not None:
+        chance = "p < 0.001" if comparison.p_value < 0.001 else f"p = {comparison.p_value:.3f}"
+    return [[StyledText(f"{difference} from {table.baselines[comparison.other]}")], [StyledText(chance, "small")]]
 
 
 def to_markdown(table: ResultTable) -> str:
