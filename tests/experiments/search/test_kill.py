@@ -1,17 +1,15 @@
 """A search whose processes are killed at any moment loses nothing that is finished and runs nothing twice."""
 
-import multiprocessing
 import os
 import random
 import signal
 import time
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.experiments.search.cases import small_search
+from tests.experiments.search.cases import events, run_logged, small_search, start
 from torch_goat.experiments.search import Search
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.search.tune import run_trials
@@ -21,9 +19,8 @@ TRIALS = 8
 SEARCHES = {"tpe": small_search(epochs=2, indices=(0, 1)), "grid": small_search(epochs=40, method="grid")}
 
 
-def work(name: str, folder: Path, kill_at: int) -> None:
+def work(name: str, folder: Path, kill_at: int = 0) -> None:
     """The life of a process that is to be killed, from outside or by itself around its n-th writing to the disk."""
-    torch.set_num_threads(1)
     if name == "tpe":
         run_module.CHECKPOINT_SECONDS = 0.0  # after every epoch
     sync, count = os.fsync, 0
@@ -38,17 +35,7 @@ def work(name: str, folder: Path, kill_at: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     os.fsync = counting
-    study = Study(SEARCHES[name], folder, "", TRIALS)
-    with open(folder / f"worked-{os.getpid()}", "a") as worked:
-        run_trials(study, device="cpu", on_event=lambda event: print(event.kind, event.number, file=worked, flush=True))
-
-
-def start(name: str, folder: Path, kill_at: int = 0) -> BaseProcess:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.experiments.search.test_kill"])
-    process = context.Process(target=work, args=(name, folder, kill_at))
-    process.start()
-    return process
+    run_logged(Study(SEARCHES[name], folder, "", TRIALS))
 
 
 def told(search: Search, folder: Path) -> list[tuple[object, ...]]:
@@ -80,7 +67,7 @@ def test_killed_around_its_writings(
     moments, code, starts = random.Random(name), None, 0
     done: dict[Path, tuple[int, int]] = {}
     while code != 0:
-        process = start(name, tmp_path, kill_at=moments.randrange(3, 20))
+        process = start(work, name, tmp_path, moments.randrange(3, 20))
         process.join()
         code, starts = process.exitcode, starts + 1
         assert code in (0, -signal.SIGKILL)
@@ -96,7 +83,7 @@ def test_two_processes_share_a_search_and_survive_each_other(
 ) -> None:
     """All points of a grid are trained, each once, however many processes there are and however they end."""
     moments = random.Random(1)
-    processes, killed = [start("grid", tmp_path) for _ in range(2)], 0
+    processes, killed = [start(work, "grid", tmp_path) for _ in range(2)], 0
     while not results(tmp_path):
         time.sleep(0.01)
     for _ in range(6):
@@ -104,25 +91,23 @@ def test_two_processes_share_a_search_and_survive_each_other(
         processes[0].kill()
         processes[0].join()
         killed += processes[0].exitcode == -signal.SIGKILL
-        processes = [processes[1], start("grid", tmp_path)]
+        processes = [processes[1], start(work, "grid", tmp_path)]
     assert killed > 1
     for process in processes:
         process.join()
         assert process.exitcode == 0
     assert told(SEARCHES["grid"], tmp_path) == undisturbed["grid"]
-    ended = [line for path in tmp_path.glob("worked-*") for line in path.read_text().splitlines() if "finished" in line]
-    assert len(ended) == len(set(ended))
+    assert {count for name, count in events(tmp_path).items() if "finished" in name} == {1}
     assert len(list(tmp_path.glob("trials/*"))) == TRIALS
 
 
 def test_two_processes_at_once_train_every_trial_once(tmp_path: Path) -> None:
-    processes = [start("tpe", tmp_path) for _ in range(2)]
+    processes = [start(work, "tpe", tmp_path) for _ in range(2)]
     for process in processes:
         process.join()
         assert process.exitcode == 0
     found = told(SEARCHES["tpe"], tmp_path)
     assert [(number, state) for number, state, *_ in found] == [(number, "COMPLETE") for number in range(TRIALS)]
     assert len({str(point) for _, _, point, _ in found}) == TRIALS
-    lines = [line for path in tmp_path.glob("worked-*") for line in path.read_text().splitlines()]
-    started = [line for line in lines if "started" in line]
-    assert sorted(started) == [f"started {number}" for number in range(TRIALS)]
+    started = {name: count for name, count in events(tmp_path).items() if "started" in name}
+    assert started == {f"started {number}": 1 for number in range(TRIALS)}

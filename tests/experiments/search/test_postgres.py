@@ -1,22 +1,17 @@
 """A search that machines share through a PostgreSQL server. A machine is a folder that the others do not see."""
 
-import multiprocessing
-import os
 import signal
 import time
-from collections import Counter
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
-import torch
 
-from tests.experiments.search.cases import small_search
+from tests.experiments.search.cases import events, run_logged, small_search, start
 from tests.postgres import PASSWORD, Postgres, free_port, tell
 from torch_goat.app.cli.app import EXPECTED
 from torch_goat.experiments import Event, RunError
 from torch_goat.experiments.search.study import Study
-from torch_goat.experiments.search.tune import run_trials, tune
+from torch_goat.experiments.search.tune import tune
 from torch_goat.settings import SettingsError
 
 pytestmark = pytest.mark.postgres
@@ -25,31 +20,14 @@ SEARCH = small_search(epochs=40)
 LONG = small_search(epochs=100_000)
 
 
-def work(folder: Path, address: str, long: bool) -> None:
-    torch.set_num_threads(1)
-    study = Study(LONG if long else SEARCH, folder, address, TRIALS)
-    with open(folder / f"worked-{os.getpid()}", "a") as worked:
-        run_trials(study, device="cpu", on_event=lambda event: print(event.kind, event.number, file=worked, flush=True))
-
-
-def start(folder: Path, address: str, long: bool = False) -> BaseProcess:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.experiments.search.test_postgres"])
-    process = context.Process(target=work, args=(folder, address, long))
-    process.start()
-    return process
-
-
-def events(*folders: Path) -> Counter[str]:
-    return Counter(
-        line for folder in folders for path in folder.glob("worked-*") for line in path.read_text().splitlines()
-    )
+def work(folder: Path, address: str, long: bool = False) -> None:
+    run_logged(Study(LONG if long else SEARCH, folder, address, TRIALS))
 
 
 def test_two_machines_share_a_study_and_train_every_trial_once(tmp_path: Path, database: str) -> None:
     """Both begin at once on an empty database, with the same point, since they know of the same trials."""
     machines = [tmp_path / "one", tmp_path / "two"]
-    processes = [start(machine, database) for machine in machines]
+    processes = [start(work, machine, database) for machine in machines]
     for process in processes:
         process.join()
         assert process.exitcode == 0
@@ -63,7 +41,7 @@ def test_two_machines_share_a_study_and_train_every_trial_once(tmp_path: Path, d
 
 
 def killed_in_a_trial(folder: Path, address: str) -> None:
-    process = start(folder, address, long=True)
+    process = start(work, folder, address, True)
     while not any(name.startswith("epoch") for name in events(folder)):
         assert process.is_alive()
         time.sleep(0.02)

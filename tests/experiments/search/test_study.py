@@ -35,14 +35,6 @@ def test_two_processes_never_have_the_same_trial(tmp_path: Path) -> None:
     assert len({str(trial.params) for trial in one.trials()}) == 4
 
 
-def test_a_trial_whose_process_died_is_taken_up_with_its_parameters(tmp_path: Path) -> None:
-    with study(tmp_path).claimed() as left:
-        assert left is not None
-    with study(tmp_path).claimed() as found:
-        assert (found.number, found.params) == (left.number, left.params)
-    assert len(study(tmp_path).trials()) == 1
-
-
 def test_a_finished_trial_is_not_taken_up(tmp_path: Path) -> None:
     one = study(tmp_path, total=1)
     finish(one, 0.5)
@@ -87,21 +79,6 @@ def test_two_machines_that_enter_a_trial_at_once_count_it_once(tmp_path: Path) -
     there._enter(there.trials())
     here._enter(here.trials()[:1])  # one too many
     assert [trial.number for trial in here.trials()] == [0, 2]
-
-
-def test_there_are_no_more_trials_than_points(tmp_path: Path) -> None:
-    assert study(tmp_path, total=100, search=small_search({"dropout": (0.0, 0.5)})).total == 2
-
-
-def test_more_trials_may_be_asked_for_later(tmp_path: Path) -> None:
-    for total in (1, 3):
-        one = study(tmp_path, total=total)
-        while len(one.trials()) < total:
-            finish(one, float(len(one.trials())))
-        with one.claimed() as none:
-            assert none is None
-    assert [trial.value for trial in one.trials()] == [0.0, 1.0, 2.0]
-    assert one.best().number == 0  # the error is minimised
 
 
 def test_fewer_trials_than_there_are_lose_none_of_those_that_are_over(tmp_path: Path) -> None:
@@ -159,11 +136,14 @@ def test_a_database_that_cannot_be_opened_is_an_error_that_names_it(tmp_path: Pa
         study(tmp_path, storage=storage)
 
 
-def test_a_file_of_something_else_is_not_touched(tmp_path: Path) -> None:
-    (tmp_path / "notes").write_bytes(b"all that I know")
+def test_a_file_of_something_else_is_not_touched_and_a_journal_of_half_a_line_is_used(tmp_path: Path) -> None:
+    file = tmp_path / "notes"
+    file.write_bytes(b"all that I know")
     with pytest.raises(SettingsError, match="notes is not a journal of trials"):
-        study(tmp_path / "study", storage=str(tmp_path / "notes"))
-    assert (tmp_path / "notes").read_bytes() == b"all that I know"
+        study(tmp_path / "study", storage=str(file))
+    assert file.read_bytes() == b"all that I know"
+    file.write_bytes(b'{"op_code":0,"wor')
+    assert study(tmp_path / "study", storage=str(file)).trials() == []
 
 
 @pytest.mark.parametrize("rest", [b'{"op', b'{"op_code":4,"trial_id":0,"sta', b"x" * 10000])
@@ -194,11 +174,6 @@ def test_a_damaged_last_line_is_named_once_another_follows(tmp_path: Path) -> No
         journal.write(b"nothing\n")
     with pytest.raises(RunError, match=r"journal\.log, line 2: the list of the trials is damaged"), one.claimed():
         pass
-
-
-def test_a_journal_of_which_only_the_first_line_was_begun_is_used(tmp_path: Path) -> None:
-    (tmp_path / "journal").write_bytes(b'{"op_code":0,"wor')
-    assert study(tmp_path / "study", storage=str(tmp_path / "journal")).trials() == []
 
 
 def test_a_writer_waits_for_the_one_before(tmp_path: Path) -> None:
@@ -272,8 +247,9 @@ def test_a_point_depends_on_the_seed_and_the_trials_alone() -> None:
 
 
 @pytest.mark.parametrize("method", ["tpe", "grid"])
-def test_no_point_comes_twice_and_all_come(method: str) -> None:
+def test_no_point_comes_twice_and_all_come(tmp_path: Path, method: str) -> None:
     space: Space = {"heads": (1, 2, 3), "num_layers": (1, 2), "patience": (5, 6, 7)}
+    assert study(tmp_path, 100, small_search(space)).total == 18
     found = drawn(small_search(space, method=method), 18)
     combinations = [dict(zip(space, values, strict=True)) for values in itertools.product(*space.values())]
     assert sorted(found, key=str) == sorted(combinations, key=str)
