@@ -34,7 +34,8 @@ def test_a_line_stands_for_a_run_whose_folder_is_elsewhere(tmp_path: Path, runs:
     ledger.write(runs)
     (tmp_path / "table").rename(tmp_path / "elsewhere")
     again = Ledger(tmp_path / "table")
-    assert again.result(runs[0]) == result is not None
+    assert result is not None
+    assert again.results(runs) == {runs[0].folder: result}
     assert [again.is_missing(run) for run in runs] == [False, True]
 
 
@@ -44,7 +45,7 @@ def test_a_line_of_other_settings_is_told_and_left_alone(tmp_path: Path, path: P
     other = runs[0]._replace(experiment=replace(runs[0].experiment, seed=99))
     ledger = Ledger(tmp_path / "table")
     with pytest.raises(RunError, match=r"has another experiment for size/gcn/0 \(seed = 0 there, 99 here\); choose"):
-        ledger.result(other)
+        ledger.results([other])
     assert not ledger.is_missing(other)
     ledger.write([other])
     assert path.read_text() == before
@@ -74,14 +75,6 @@ def test_runs_of_the_same_experiment_share_a_result(tmp_path: Path, runs: list[C
     assert Ledger(tmp_path / "table").result(same) == ledger.result(first)
 
 
-def test_results_are_those_of_the_runs_that_are_done(tmp_path: Path, runs: list[CellRun]) -> None:
-    ledger = Ledger(tmp_path / "table")
-    assert ledger.results(runs) == {runs[0].folder: ledger.result(runs[0])}
-    other = runs[0]._replace(experiment=replace(runs[0].experiment, seed=99))
-    with pytest.raises(RunError, match="size/gcn/0"):
-        ledger.results([other])
-
-
 def test_old_lines_are_kept_when_values_are_shared(tmp_path: Path, runs: list[CellRun]) -> None:
     old = [json.loads(line) for line in OLD_LINES.read_text().splitlines()]
     assert {"add_self_loops" in entry["experiment"]["model"] for entry in old} == {True, False}
@@ -102,11 +95,12 @@ def test_old_lines_are_kept_when_values_are_shared(tmp_path: Path, runs: list[Ce
     assert read_lines(path) == found
 
 
-def test_shared_values_are_exact(tmp_path: Path, path: Path, runs: list[CellRun]) -> None:
+@pytest.mark.parametrize("common", [0, {}, {"a": {"b": 1}}])
+def test_shared_values_are_exact(tmp_path: Path, path: Path, runs: list[CellRun], common: object) -> None:
     entry = json.loads(path.read_text())
     odd = [0, 0.0, False, None, {}, "", [], 0.1 + 0.2, 1e-300, float("inf"), {"a": {"b": 1}}, {"a": {"b": None}}, "é"]
     lines = []
-    for number, value in enumerate([0, 0, *odd, "absent"]):
+    for number, value in enumerate([*[common] * 6, *odd, "absent"]):
         one = json.loads(json.dumps(entry)) | {"folder": str(number)}
         one["experiment"]["odd"] = value
         if value == "absent":
@@ -121,27 +115,23 @@ def test_shared_values_are_exact(tmp_path: Path, path: Path, runs: list[CellRun]
         assert json.dumps(there, sort_keys=True) == json.dumps(one, sort_keys=True)
 
 
-@pytest.mark.parametrize("line", [b"{", b'{"folder": "a"}', b"[]", b'"text"', b"\xff"])
-def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
-    (tmp_path / "table.jsonl").write_bytes(line + b"\n")
-    with pytest.raises(RunError, match=r"table\.jsonl, line 1: not a result"):
-        Ledger(tmp_path / "table")
-
-
 @pytest.mark.parametrize(
-    "change",
+    "damage",
     [
+        b"{", b'{"folder": "a"}', b"[]", b'"text"', b"\xff",
         lambda result: result.clear(),
         lambda result: result.pop("commit"),
         lambda result: result["metrics"].pop("test"),
         lambda result: result["metrics"]["test"].update(mse=None),
         lambda result: result.update(metrics="x"),
     ],
-)
-def test_a_damaged_result_is_named(tmp_path: Path, path: Path, change: Callable[[dict], object]) -> None:
-    entry = json.loads(path.read_text())
-    change(entry["result"])
-    path.write_text(json.dumps(entry) + "\n")
+)  # fmt: skip
+def test_a_damaged_line_is_named(tmp_path: Path, path: Path, damage: bytes | Callable[[dict], object]) -> None:
+    if callable(damage):
+        entry = json.loads(path.read_text())
+        damage(entry["result"])
+        damage = json.dumps(entry).encode()
+    path.write_bytes(damage + b"\n")
     with pytest.raises(RunError, match=r"table\.jsonl, line 1: not a result; remove the line to run it again"):
         Ledger(tmp_path / "table")
 

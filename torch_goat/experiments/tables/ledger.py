@@ -1,6 +1,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
@@ -49,7 +50,9 @@ class Ledger:
         if (name := str(run.folder)) in self._lines:
             line = self._lines[name]
             if name not in self._experiments:
-                self._experiments[name] = _experiment(line["experiment"])
+                self._experiments[name] = None
+                with suppress(SettingsError):  # of another version
+                    self._experiments[name] = settings.parse(Experiment, line["experiment"], "")
             there = self._experiments[name]
             if there == run.experiment:
                 return Result(**line["result"])
@@ -182,7 +185,9 @@ def _nested(leaves: Mapping[tuple[str, ...], Any]) -> dict[str, Any]:
     for (*path, last), value in leaves.items():
         place = table
         for key in path:
-            place = place.setdefault(key, {})
+            if not isinstance(place.get(key), dict):  # in other lines this is no table, or an empty one
+                place[key] = {}
+            place = place[key]
         place[last] = value
     return table
 
@@ -205,10 +210,3 @@ def _check(result: Result) -> None:
             raise ValueError("there is no metric to judge by")
         if not all(isinstance(value, float | int) for value in metrics.values()):
             raise ValueError("a metric is not a number")
-
-
-def _experiment(table: dict[str, Any]) -> Experiment | None:
-    try:
-        return settings.parse(Experiment, table, "")
-    except SettingsError:  # of another version
-        return None
