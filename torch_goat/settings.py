@@ -11,7 +11,7 @@ import json
 import os
 import tomllib
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -32,6 +32,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if not known:
         return "; there is none."
     return f"; did you mean {close[0]!r}?" if close else f"; known are {', '.join(known)}."
+
+
+def check_known(what: str, name: str, known: Collection[str]) -> None:
+    """Refuses an unknown name."""
+    if name not in known:
+        raise SettingsError(f"there is no {what} {name!r}{nearest(name, known)}")
 
 
 def read(kind: type[T], path: str | Path) -> T:

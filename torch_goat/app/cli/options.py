@@ -11,7 +11,7 @@ import typer
 from torch_goat.data.datasets.raw import data_folder
 from torch_goat.experiments.training.fabric import check_device
 from torch_goat.experiments.training.options import Precision as Precisions
-from torch_goat.settings import SettingsError, nearest, sets
+from torch_goat.settings import SettingsError, check_known, sets
 
 
 def _check_device(value: str) -> str:
@@ -107,12 +107,6 @@ def reads_tables(*without: str) -> Callable[[Callable[..., Any]], Callable[..., 
         return called
 
     return decorate
-
-
-def check_known(what: str, name: str, known: Collection[str]) -> None:
-    """Refuses an unknown name."""
-    if name not in known:
-        raise SettingsError(f"there is no {what} {name!r}{nearest(name, known)}")
 
 
 def check_not_set(assignments: Sequence[str] | None, key: str, option: str) -> None:

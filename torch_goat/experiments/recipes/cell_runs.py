@@ -17,7 +17,7 @@ from torch_goat.experiments import Experiment, Result, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes.recipe import Recipe, TableCell, TableRow, without_defaults
 from torch_goat.experiments.search.search import best_first, trial_value
-from torch_goat.settings import SettingsError, nearest
+from torch_goat.settings import SettingsError, check_known
 
 CellName = tuple[str, str]  # row and column
 Options = tuple[ModelOptions, TrainingOptions]
@@ -180,8 +180,7 @@ def choose(what: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
     """The names in the order of the known ones, all of those if there are none; unknown names raise an error."""
     names, known = list(names), list(known)
     for name in names:
-        if name not in known:
-            raise SettingsError(f"there is no {what} {name!r}{nearest(name, known)}")
+        check_known(what, name, known)
     return [name for name in known if name in names or not names]
 
 

@@ -8,7 +8,7 @@ from torch_goat.data.tables.options import Task
 from torch_goat.experiments import Experiment, TrainingOptions
 from torch_goat.experiments.models import MODELS, ModelOptions
 from torch_goat.experiments.models.layers import KINDS
-from torch_goat.settings import SettingsError, nearest
+from torch_goat.settings import check_known
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,7 @@ def starting_point(dataset: str, model: str) -> Experiment:
     - ``ogbn-arxiv``: 128 channels, batch normalisation, no weight decay, learning rate 0.01.
     - ``cornell``, ``texas``, ``wisconsin``: a residual, since neighbours there rarely share a class.
     """
-    if dataset not in DATASETS:
-        raise SettingsError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
+    check_known("dataset", dataset, DATASETS)
     known = DATASETS[dataset]
     start = _REGRESSION if known.task == "regression" else _STARTS.get(dataset, _Start())
     return _experiment(dataset, known.default_split, model, start)
@@ -70,8 +69,7 @@ def own_starting_point(task: Task, model: str) -> Experiment:
 
 
 def _experiment(dataset: str, split: str, model: str, start: _Start) -> Experiment:
-    if model not in MODELS:
-        raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
+    check_known("model", model, MODELS)
     kind = KINDS[model]
     heads = start.heads if "heads" in kind.reads else 1
     last = model if start.same_last and kind.last else ""

@@ -23,7 +23,7 @@ from torch_goat.experiments.comparison import rank_key
 from torch_goat.experiments.models import MODELS
 from torch_goat.experiments.models.layers import KINDS
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
-from torch_goat.settings import SettingsError, nearest, override
+from torch_goat.settings import SettingsError, check_known, nearest, override
 
 Space = dict[str, tuple[Any, ...]]
 Point = dict[str, Any]
@@ -65,8 +65,7 @@ class Search:
         if not self.indices or len(set(self.indices)) < len(self.indices):
             raise SettingsError(f"indices must be one or more distinct numbers, got {list(self.indices)}.")
         if one.tables is None and not one.graph:
-            if one.dataset not in DATASETS:
-                raise SettingsError(f"there is no dataset {one.dataset!r}{nearest(one.dataset, DATASETS)}")
+            check_known("dataset", one.dataset, DATASETS)
             check_metric(one.dataset, DATASETS[one.dataset].task, self.metric)
             for index in self.indices:
                 DATASETS[one.dataset].check(one.split, index)
@@ -116,8 +115,7 @@ def paper_grid(model: str, task: Task) -> Space:
     the source code of the paper adds the pooling of heads. PNA combines all aggregators and scalers. Models that the
     paper does not have (GATv2, Janossy pooling) use the grid of similar ones.
     """
-    if model not in MODELS:
-        raise SettingsError(f"there is no model {model!r}{nearest(model, MODELS)}")
+    check_known("model", model, MODELS)
     grid: Space
     if model in ("gat", "gatv2", "goat", "goat-paper"):
         grid = {"heads": (1, 4, 8), "hidden_channels": _PAPER_WIDTHS}

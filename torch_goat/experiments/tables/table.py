@@ -24,10 +24,6 @@ class Heading:
     finals: int = 0  # number of graphs, splits or seeds on which the best trials of a search were repeated
     finalists: int = 0  # number of these trials
 
-    @property
-    def unit(self) -> int:
-        return 1 if self.metric == "MSE" else 100
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -116,7 +112,7 @@ def tabulate(
             baselines=baselines,
             paired=heading.paired,
             planned={row: planned[row, column] for row in recipe.rows},
-            scale=heading.unit,
+            scale=1 if heading.metric == "MSE" else 100,
             decimals=heading.decimals,
         )
         groups = {group.label: group for group in ranking.groups}
