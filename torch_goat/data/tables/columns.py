@@ -17,7 +17,7 @@ MOSTLY: Final = 0.8  # the fraction of numbers from which on a column counts as 
 
 
 def fit_columns(
-    source: Source, frame: pd.DataFrame, names: Sequence[str], train: np.ndarray, categories: Collection[str]
+    source: Source, names: Sequence[str], train: np.ndarray, categories: Collection[str]
 ) -> tuple[Column, ...]:
     """Detects the kind of some columns from all rows, and computes their statistics on the training rows ``[n]``.
 
@@ -25,14 +25,14 @@ def fit_columns(
     """
     columns, texts = [], []
     for name in names:
-        values = frame[name]
+        values = source.frame[name]
         if not values.notna().any():
             continue
         if name not in categories and is_numeric(values, MOSTLY):  # a few other cells are errors
             columns.append(_fit_number(name, numbers(source, values)[train]))
             continue
-        distinct, known = values.nunique(), int(values.notna().sum())
-        many = distinct > _FEW and 2 * distinct > known
+        distinct = values.nunique()
+        many = distinct > _FEW and 2 * distinct > values.count()
         if distinct > MOST_CATEGORIES or (many and name not in categories):
             texts.append(name)
             continue
@@ -41,21 +41,21 @@ def fit_columns(
         known_texts = tuple(sorted(_texts(seen.dropna()).unique()))
         columns.append(Column(name, "category", categories=known_texts, missing=bool(seen.isna().any())))
     if texts:
-        known = frame[texts[0]].notna()
+        values = source.frame[texts[0]]
         raise TableError(
-            f"{source.where(first_row(known), texts[0])}: {frame[texts[0]].nunique()} distinct texts in "
-            f"{int(known.sum())} rows look like free text, not categories; drop the column "
+            f"{source.where(first_row(values.notna()), texts[0])}: {values.nunique()} distinct texts in "
+            f"{values.count()} rows look like free text, not categories; drop the column "
             f"({' '.join(f'--drop {shlex.quote(name)}' for name in texts)}) or replace it by numbers."
         )
     return tuple(columns)
 
 
-def encode(source: Source, frame: pd.DataFrame, columns: Sequence[Column], notes: list[str]) -> np.ndarray:
+def encode(source: Source, columns: Sequence[Column], notes: list[str]) -> np.ndarray:
     """The columns as network input ``[n, width]``; remarks on values unseen in training are appended to ``notes``."""
-    out = np.zeros((len(frame), sum(column.width for column in columns)), dtype=np.float32)
+    out = np.zeros((len(source.frame), sum(column.width for column in columns)), dtype=np.float32)
     place = 0
     for column in columns:
-        values = frame[column.name]
+        values = source.frame[column.name]
         missing = values.isna().to_numpy()
         if column.kind == "category":
             code = pd.Index(column.categories).get_indexer(_texts(values))

@@ -49,11 +49,10 @@ class NewGraph(NamedTuple):
 
 def load_tables(tables: Tables, index: int) -> TableGraph:
     found = parse_training(tables)
-    source, frame = found.sources.nodes, found.nodes
-    task = tables.task or guess_task(frame[tables.target])
-    labelled = frame[tables.target].notna().to_numpy()
-    y, classes = read_target(tables, source, frame, task)
-    part = split_nodes(tables, source, frame, y, y if classes else np.zeros(len(frame), dtype=np.int64), index)
+    target = found.nodes.frame[tables.target]
+    task = tables.task or guess_task(target)
+    y, classes = read_target(tables, found.nodes, task)
+    part = split_nodes(tables, found.nodes, y, y if classes else np.zeros(len(y), dtype=np.int64), index)
     train = part == TRAIN
     mean, scale = (0.0, 1.0) if classes else (float(y[train].mean()), float(y[train].std()) or 1.0)
     nodes, edges = _fit_features(tables, found, train)
@@ -65,20 +64,21 @@ def load_tables(tables: Tables, index: int) -> TableGraph:
         destination=found.names["destination"],
         nodes=nodes,
         edges=edges,
-        directed=tables.directed or found.sources.directed,
+        directed=tables.directed or found.edges.directed,
         classes=classes,
         target_mean=mean,
         target_scale=scale,
     )
     data = _encode(schema, [found], [])
-    data.y = torch.from_numpy(y if classes else np.where(labelled, (y - mean) / scale, 0).astype(np.float32))
+    data.y = torch.from_numpy(y if classes else np.where(target.notna(), (y - mean) / scale, 0).astype(np.float32))
     if classes:
         data.num_classes = len(classes)
     else:
         data.target_scale = scale
     for number, name in enumerate(("train_mask", "val_mask", "test_mask")):
         data[name] = torch.from_numpy(part == number)
-    return TableGraph(data, tuple(frame[schema.id]), schema, _notes(tables, found, schema, data), found.sources.digest)
+    ids = tuple(found.nodes.frame[schema.id])
+    return TableGraph(data, ids, schema, _notes(tables, found, schema, data), found.digest)
 
 
 def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None) -> NewGraph:
@@ -91,37 +91,35 @@ def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None)
         destination=schema.destination,
         categories=tuple(column.name for column in (*schema.nodes, *schema.edges) if column.kind == "category"),
     )
-    sources = open_tables(nodes, edges)
-    for source, columns in ((sources.nodes, schema.nodes), (sources.edges, schema.edges)):
+    of_nodes, of_edges, digest = open_tables(nodes, edges)
+    for source, columns in ((of_nodes, schema.nodes), (of_edges, schema.edges)):
         for column in columns:
             source.check(column.name, f"a feature the model was trained on ({column.kind})")
     old = [] if join is None else [parse_training(join)]
-    found = parse(wanted, sources, [name for other in old for name in other.nodes[other.names["id"]]])
-    notes = [*sources.nodes.notes, *sources.edges.notes]
+    known = [name for other in old for name in other.nodes.frame[other.names["id"]]]
+    found = parse(wanted, of_nodes, of_edges, digest, known)
+    notes = [*of_nodes.notes, *of_edges.notes]
     data = _encode(schema, [*old, found], notes)
     used = {schema.id, schema.target, *(column.name for column in schema.nodes)}
-    extra = [name for name in sources.nodes.columns if name not in used]
+    extra = [name for name in of_nodes.columns if name not in used]
     if extra:
-        notes.append(f"{sources.nodes.path}: the model does not use the columns {', '.join(extra)}.")
-    target = found.nodes[schema.target] if schema.target in sources.nodes.columns else None
-    return NewGraph(data, tuple(found.nodes[schema.id]), target, tuple(notes))
+        notes.append(f"{of_nodes.path}: the model does not use the columns {', '.join(extra)}.")
+    return NewGraph(data, tuple(of_nodes.frame[schema.id]), of_nodes.frame.get(schema.target), tuple(notes))
 
 
 def _fit_features(
     tables: Tables, found: ParsedTables, train: np.ndarray
 ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """The features of nodes and edges; edge statistics are computed on edges with a training node."""
-    sources, names = found.sources, found.names
-    taken = {names["id"], tables.target, tables.split_column, tables.time_column, *tables.drop}
-    free = [name for name in sources.nodes.columns if name not in taken]
-    nodes = fit_columns(sources.nodes, found.nodes, free, train, tables.categories)
+    taken = {found.names["id"], tables.target, tables.split_column, tables.time_column, *tables.drop}
+    free = [name for name in found.nodes.columns if name not in taken]
+    nodes = fit_columns(found.nodes, free, train, tables.categories)
     if not tables.edge_features:
         return nodes, ()
-    free = [name for name in sources.edges.columns if name not in (*names.values(), *tables.drop)]
+    free = [name for name in found.edges.columns if name not in (*found.names.values(), *tables.drop)]
     if not free:
-        raise TableError(f"{sources.edges.path}, line 1: the edges have no feature columns.")
-    touched = train[found.ends].any(axis=0)
-    return nodes, fit_columns(sources.edges, found.edges, free, touched, tables.categories)
+        raise TableError(f"{found.edges.path}, line 1: the edges have no feature columns.")
+    return nodes, fit_columns(found.edges, free, train[found.ends].any(axis=0), tables.categories)
 
 
 def _encode(schema: Schema, parsed: list[ParsedTables], notes: list[str]) -> Data:
@@ -129,9 +127,9 @@ def _encode(schema: Schema, parsed: list[ParsedTables], notes: list[str]) -> Dat
     x, attributes = [], []
     for one in parsed:
         remarks = notes if one is parsed[-1] else []
-        x.append(encode(one.sources.nodes, one.nodes, schema.nodes, remarks))
-        attributes.append(encode(one.sources.edges, one.edges, schema.edges, remarks))
-    num_nodes = sum(len(one.nodes) for one in parsed)
+        x.append(encode(one.nodes, schema.nodes, remarks))
+        attributes.append(encode(one.edges, schema.edges, remarks))
+    num_nodes = sum(len(one.nodes.frame) for one in parsed)
     edge_index = torch.from_numpy(np.concatenate([one.ends for one in parsed], axis=1).astype(np.int64))
     edge_attr = torch.from_numpy(np.concatenate(attributes)) if schema.edges else None  # [num_edges, edge_dim]
     if not schema.directed:
@@ -154,10 +152,11 @@ def _count_edges(data: Data, directed: bool) -> int:
 
 
 def _notes(tables: Tables, found: ParsedTables, schema: Schema, data: Data) -> tuple[str, ...]:
-    sources, notes = found.sources, [*found.sources.nodes.notes, *found.sources.edges.notes]
-    unlabelled = int(found.nodes[tables.target].isna().sum())
+    nodes, edges = found.nodes, found.edges
+    notes = [*nodes.notes, *edges.notes]
+    unlabelled = int(nodes.frame[tables.target].isna().sum())
     if unlabelled:
-        words = sources.nodes.missing_words(tables.target)
+        words = nodes.missing_words(tables.target)
         said = "".join(f" The word {word!r} counts as missing ({count} times)." for word, count in words.items())
         notes.append(f"{unlabelled} nodes have no {tables.target!r} and serve only as neighbours.{said}")
     rows, distinct = found.ends.shape[1], _count_edges(data, schema.directed)
@@ -169,11 +168,10 @@ def _notes(tables: Tables, found: ParsedTables, schema: Schema, data: Data) -> t
     unseen = [repr(name) for number, name in enumerate(schema.classes) if number not in trained]
     if unseen:
         notes.append(f"no training node has the class {', '.join(unseen)}, so no model can learn to predict it.")
-    unused = [name for name in sources.edges.columns if name not in found.names.values()]
+    unused = [name for name in edges.columns if name not in found.names.values()]
     if unused and not tables.edge_features:
         notes.append(f"the edge columns {', '.join(unused)} are not used; goat train --edge-features uses them.")
-    kept = [name for name in sources.nodes.columns if name not in tables.drop]
-    empty = [name for name in kept if not found.nodes[name].notna().any()]
+    empty = [name for name in nodes.columns if name not in tables.drop and nodes.frame[name].isna().all()]
     if empty:
         notes.append(f"the node columns {', '.join(empty)} are empty and not used.")
     if not schema.nodes:

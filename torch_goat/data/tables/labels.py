@@ -27,9 +27,9 @@ def guess_task(target: pd.Series) -> Task:
     return "classification" if whole and few else "regression"
 
 
-def read_target(tables: Tables, source: Source, frame: pd.DataFrame, task: Task) -> tuple[np.ndarray, tuple[str, ...]]:
+def read_target(tables: Tables, source: Source, task: Task) -> tuple[np.ndarray, tuple[str, ...]]:
     """The targets ``[n]`` (0 or NaN where missing) and the names of the classes."""
-    values = frame[tables.target]
+    values = source.frame[tables.target]
     labelled = values.notna()
     if not labelled.any():
         raise source.error(~labelled, values, "no node has a target; fill in some.")
@@ -50,25 +50,23 @@ def read_target(tables: Tables, source: Source, frame: pd.DataFrame, task: Task)
     return np.maximum(pd.Index(classes).get_indexer(values), 0), classes
 
 
-def split_nodes(
-    tables: Tables, source: Source, frame: pd.DataFrame, y: np.ndarray, strata: np.ndarray, index: int
-) -> np.ndarray:
+def split_nodes(tables: Tables, source: Source, y: np.ndarray, strata: np.ndarray, index: int) -> np.ndarray:
     """The part of every node ``[n]``: 0 (training), 1 (validation), 2 (test) or -1 (none, as without a target).
 
     Random parts are drawn evenly from the ``strata`` ``[n]``, such as classes.
     """
-    labelled = frame[tables.target].notna().to_numpy()
+    labelled = source.frame[tables.target].notna().to_numpy()
     generator = np.random.default_rng([index, 20220411])
     if tables.split_column:
-        part = _split_by_column(tables, source, frame, labelled)
+        part = _split_by_column(tables, source, labelled)
         if not (part == VAL).any():
             share = tables.val / (tables.train + tables.val)
             nodes = np.flatnonzero(part == TRAIN)
             part[nodes] = np.where(_draw(strata[nodes], (1 - share, share), generator) == 0, TRAIN, VAL)
     elif tables.time_column:
-        part = np.where(labelled, _split_by_time(tables, source, frame, labelled), NONE)
+        part = np.where(labelled, _split_by_time(tables, source, labelled), NONE)
     else:
-        part, nodes = np.full(len(frame), NONE), np.flatnonzero(labelled)
+        part, nodes = np.full(len(y), NONE), np.flatnonzero(labelled)
         part[nodes] = _draw(strata[nodes], (tables.train, tables.val, 1 - tables.train - tables.val), generator)
     for number, name in enumerate(PARTS):
         if not (part == number).any():
@@ -76,7 +74,7 @@ def split_nodes(
     train = part == TRAIN
     if len(np.unique(y[train])) < 2:
         reason = f"all {int(train.sum())} training nodes have the target {{cell}}, so there is nothing to learn"
-        raise source.error(train, frame[tables.target], f"{reason}; choose another split.")
+        raise source.error(train, source.frame[tables.target], f"{reason}; choose another split.")
     return part
 
 
@@ -104,27 +102,26 @@ def _draw(strata: np.ndarray, shares: tuple[float, ...], generator: np.random.Ge
     return part
 
 
-def _split_by_column(tables: Tables, source: Source, frame: pd.DataFrame, labelled: np.ndarray) -> np.ndarray:
-    column = tables.split_column
-    words = frame[column].map(lambda text: str(text).strip().lower(), na_action="ignore")
+def _split_by_column(tables: Tables, source: Source, labelled: np.ndarray) -> np.ndarray:
+    values = source.frame[tables.split_column]
+    words = values.map(lambda text: str(text).strip().lower(), na_action="ignore")
     found = words.map(_WORDS)
     bad = found.isna() & words.notna()
     if bad.any():
         reason = "{cell} is not a split; write train, val or test, or leave the cell empty."
-        raise source.error(bad, frame[column], reason)
+        raise source.error(bad, values, reason)
     part = found.fillna(NONE).to_numpy(dtype=np.int64)
     for number, name in enumerate(PARTS):
         nodes = np.flatnonzero(part == number)
         if len(nodes) and not labelled[nodes].any():
             reason = f"none of the {len(nodes)} {name} nodes has a target; fill in some or choose another split."
-            raise source.error(part == number, frame[tables.target], reason)
+            raise source.error(part == number, source.frame[tables.target], reason)
     return np.where(labelled, part, NONE)
 
 
-def _split_by_time(tables: Tables, source: Source, frame: pd.DataFrame, labelled: np.ndarray) -> np.ndarray:
+def _split_by_time(tables: Tables, source: Source, labelled: np.ndarray) -> np.ndarray:
     """The earliest nodes train and the latest test; nodes of the same time are in the same part."""
-    column = tables.time_column
-    values = frame[column]
+    values = source.frame[tables.time_column]
     if is_numeric(values):
         time = numbers(source, values)
     else:

@@ -21,41 +21,31 @@ _IDS = ("id", "node_id", "nodeid", "node")
 _ENDS = (("source", "target"), ("src", "dst"), ("from", "to"), ("source_id", "target_id"), ("u", "v"))
 
 
-class Sources(NamedTuple):
-    """The opened files of a graph."""
-
-    nodes: Source
-    edges: Source
-    directed: bool  # whether the file itself declares its edges as directed
-    digest: str  # SHA-256 of the contents
-
-
 class ParsedTables(NamedTuple):
     """The parsed files of a graph."""
 
-    sources: Sources
-    nodes: pd.DataFrame
-    edges: pd.DataFrame
+    nodes: Source
+    edges: Source
+    digest: str  # SHA-256 of the contents
     names: dict[str, str]  # the columns "id", "source" and "destination"
     ends: np.ndarray  # [2, num_edges], node numbers
 
 
-def open_tables(nodes: str, edges: str = "") -> Sources:
-    """Opens a table of nodes and one of edges (CSV or Parquet), or a GraphML file with both."""
+def open_tables(nodes: str, edges: str = "") -> tuple[Source, Source, str]:
+    """Opens tables of nodes and edges (CSV or Parquet), or a GraphML file with both; also returns their digest."""
     raw = read_bytes(Path(nodes))
     digest = hashlib.sha256(raw)
     if _is_xml(Path(nodes), raw):
         if edges:
             raise TableError(f"{nodes} is GraphML and already contains the edges; leave out {edges}.")
-        of_nodes, of_edges = GraphMLReader(Path(nodes)).read(raw)
-        return Sources(of_nodes, of_edges, of_nodes.directed, digest.hexdigest())
+        return *GraphMLReader(Path(nodes)).read(raw), digest.hexdigest()
     if not edges:
         raise TableError(f"{nodes} contains only nodes; add the file of the edges after it.")
     other = read_bytes(Path(edges))
     digest.update(hashlib.sha256(other).digest())
     if _is_xml(Path(edges), other):
         raise TableError(f"{edges} is XML, not a table of edges; pass a GraphML file on its own.")
-    return Sources(_open(Path(nodes), raw), _open(Path(edges), other), False, digest.hexdigest())
+    return _open(Path(nodes), raw), _open(Path(edges), other), digest.hexdigest()
 
 
 def _is_xml(path: Path, raw: bytes) -> bool:
@@ -75,7 +65,7 @@ def parse_training(tables: Tables) -> ParsedTables:
     """Parses the tables of a training graph; the last ones are kept, for other splits and runs on the same files."""
     key = replace(tables, digest="", edge_features=False)  # neither affects parsing
     found = _parse_training(key, _stamp(tables.nodes), _stamp(tables.edges))
-    if tables.digest not in ("", found.sources.digest):
+    if tables.digest not in ("", found.digest):
         files = f"{tables.nodes} or {tables.edges}" if tables.edges else tables.nodes
         raise TableError(f"{files} changed since the run was started; restore the file or start a new run.")
     return found
@@ -91,20 +81,19 @@ def _stamp(path: str) -> tuple[int, ...]:
 
 @lru_cache(maxsize=1)
 def _parse_training(tables: Tables, *stamps: tuple[int, ...]) -> ParsedTables:
-    sources = open_tables(tables.nodes, tables.edges)
-    sources.nodes.check(tables.target, "the target")
+    nodes, edges, digest = open_tables(tables.nodes, tables.edges)
+    nodes.check(tables.target, "the target")
     for column, purpose in ((tables.split_column, "the split"), (tables.time_column, "the time")):
         if column:
-            sources.nodes.check(column, purpose)
+            nodes.check(column, purpose)
     for column in (*tables.drop, *tables.categories):
-        if column not in (*sources.nodes.columns, *sources.edges.columns):
-            sources.nodes.check(column, "--drop or --category")
-    return parse(tables, sources)
+        if column not in edges.columns:
+            nodes.check(column, "--drop or --category")
+    return parse(tables, nodes, edges, digest)
 
 
-def parse(tables: Tables, sources: Sources, known: Sequence[str] = ()) -> ParsedTables:
+def parse(tables: Tables, nodes: Source, edges: Source, digest: str, known: Sequence[str] = ()) -> ParsedTables:
     """Parses the tables and resolves the end points of the edges, which may also be nodes ``known`` before."""
-    nodes, edges = sources.nodes, sources.edges
     names = {"id": _find_column(nodes, tables.id, _IDS, 0)}
     if names["id"] == tables.target:
         raise TableError(
@@ -118,14 +107,14 @@ def parse(tables: Tables, sources: Sources, known: Sequence[str] = ()) -> Parsed
         raise TableError(f"{edges.path}, line 1: {ends[0]!r} is both source and destination; name two columns.")
     names |= {"source": ends[0], "destination": ends[1]}
     text = {tables.target, tables.split_column, tables.time_column, *tables.categories}
-    of_nodes = nodes.read(text & set(nodes.columns), [names["id"]])
-    if of_nodes.empty:
+    nodes.frame = nodes.read(text & set(nodes.columns), [names["id"]])
+    if nodes.frame.empty:
         raise TableError(f"{nodes.path}, line 1: there are no rows below the header; a graph needs nodes.")
-    of_edges = edges.read(text & set(edges.columns), ends)
-    _check_ids(nodes, of_nodes[names["id"]], known)
-    ids = pd.Index([*known, *of_nodes[names["id"]]], dtype=object)
-    numbers = [_resolve(edges, of_edges[column], ids, nodes, bool(len(known))) for column in ends]
-    return ParsedTables(sources, of_nodes, of_edges, names, np.stack(numbers))
+    edges.frame = edges.read(text & set(edges.columns), ends)
+    _check_ids(nodes, nodes.frame[names["id"]], known)
+    ids = pd.Index([*known, *nodes.frame[names["id"]]], dtype=object)
+    numbers = [_resolve(edges, edges.frame[column], ids, nodes, bool(len(known))) for column in ends]
+    return ParsedTables(nodes, edges, digest, names, np.stack(numbers))
 
 
 def _find_column(source: Source, given: str, usual: Sequence[str], place: int) -> str:

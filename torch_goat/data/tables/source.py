@@ -55,6 +55,9 @@ def shown(cell: object) -> str:
 class Source(ABC):
     """A table in a file, with remarks about it for the user."""
 
+    frame: "DataFrame"  # what read returned, set by :func:`torch_goat.data.tables.read.parse`
+    directed = False  # whether the file itself declares its edges as directed
+
     def __init__(self, path: Path, columns: Iterable[str], notes: Iterable[str] = ()) -> None:
         self.path, self.columns, self.notes = path, tuple(columns), tuple(notes)
         for number, column in enumerate(self.columns, start=1):
