@@ -66,10 +66,8 @@ def is_locked(folder: Path) -> bool:
     try:
         with open(folder / ".lock") as file:
             hold(file, wait=False, shared=True)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:  # or there is no such file
+        return isinstance(error, BlockingIOError)
     return False
 
 

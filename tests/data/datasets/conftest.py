@@ -9,11 +9,3 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("TORCH_GOAT_DATA", raising=False)
     monkeypatch.setenv("TORCH_GOAT_CACHE", str(tmp_path / "cache"))
     return tmp_path / "cache"
-
-
-@pytest.fixture
-def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def unreachable(url: str, timeout: float) -> None:
-        raise OSError("no network")
-
-    monkeypatch.setattr("urllib.request.urlopen", unreachable)

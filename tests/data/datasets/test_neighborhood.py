@@ -5,16 +5,8 @@ import pytest
 import torch
 from torch_geometric.utils import to_networkx
 
-from torch_goat.data.datasets import (
-    NEIGHBORHOOD_TASKS,
-    CountDistinct,
-    NeighborhoodCopy,
-    NeighborhoodDial,
-    NeighborhoodTask,
-    NeighborhoodUnique,
-    NeighborhoodXOR,
-    load,
-)
+from torch_goat.data.datasets import NeighborhoodTask, NeighborhoodUnique, NeighborhoodXOR, load
+from torch_goat.data.datasets.neighborhood import NEIGHBORHOOD_TASKS, CountDistinct, NeighborhoodCopy, NeighborhoodDial
 from torch_goat.experiments.information import decompose
 
 

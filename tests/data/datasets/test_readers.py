@@ -1,8 +1,8 @@
 import math
 import statistics
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch_geometric.datasets import LastFMAsia, Planetoid
@@ -10,6 +10,9 @@ from torch_geometric.datasets import LastFMAsia, Planetoid
 from tests.data.datasets import tiny
 from torch_goat.data.datasets import readers
 from torch_goat.data.datasets.cache import Graph
+from torch_goat.data.datasets.readers import Reader
+
+ARXIV = [[0.5, -1], [2, 3], [4, 5], [-0.25, 0]]  # the features
 
 
 def check_edges(graph: Graph, *pairs: tuple[int, int]) -> None:
@@ -30,26 +33,6 @@ def test_planetoid(tmp_path: Path) -> None:
     assert not (tmp_path / "Planetoid/Cora/processed").exists()
 
 
-def test_lastfm_asia(tmp_path: Path) -> None:
-    path = tmp_path / "LastFMAsia/raw/lastfm_asia.npz"
-    path.parent.mkdir(parents=True)
-    np.savez(path, features=np.array([[0.5, 1], [2, 3]]), target=np.array([1, 0]), edges=np.array([[0, 1]]))
-    graph = readers.pyg(LastFMAsia, symmetric=True)(tmp_path)
-    assert graph["x"].tolist() == [[0.5, 1], [2, 3]]
-    assert graph["y"].tolist() == [1, 0]
-    check_edges(graph, (0, 1))
-
-
-def test_ogbn_arxiv(tmp_path: Path) -> None:
-    tiny.write_arxiv(tmp_path)
-    graph = readers.ogbn_arxiv(tmp_path)
-    assert graph["x"].tolist() == [[0.5, -1], [2, 3], [4, 5], [-0.25, 0]]
-    assert graph["x"].dtype == torch.float
-    assert graph["y"].tolist() == [2, 0, 1, 2]
-    check_edges(graph, (0, 1), (3, 2))
-    assert parts(graph) == [[0, 3], [1], [2]]
-
-
 def test_arxiv_structure(tmp_path: Path) -> None:
     tiny.write_arxiv(tmp_path)
     (tmp_path / "ogbn_arxiv/raw/node-feat.csv.gz").unlink()
@@ -68,18 +51,19 @@ def test_arxiv_structure(tmp_path: Path) -> None:
     assert parts(graph) == [[0, 3], [1], [2]]
 
 
-@pytest.mark.parametrize("name", ["disease_nc", "disease_lp"])
-def test_disease(tmp_path: Path, name: str) -> None:
-    tiny.write_disease(tmp_path, name)
-    graph = readers.disease(name)(tmp_path)
-    assert graph["x"].tolist() == [[0, 2], [1, 3], [0, 0]]
-    assert graph["y"].tolist() == [1, 1, 0]
-    check_edges(graph, (0, 1), (1, 2))
-
-
-def test_cora_content(tmp_path: Path) -> None:
-    tiny.write_linqs(tmp_path)
-    graph = readers.cora_content(tmp_path)
-    assert graph["x"].tolist() == [[1, 0, 1], [0, 0, 1], [1, 1, 1]]
-    assert graph["y"].tolist() == [1, 0, 1]
-    check_edges(graph, (0, 2), (1, 2))
+@pytest.mark.parametrize(
+    ("write", "read", "x", "y", "pairs"),
+    [
+        (tiny.write_lastfm, readers.pyg(LastFMAsia, symmetric=True), [[0.5, 1], [2, 3]], [1, 0], [(0, 1)]),
+        (tiny.write_arxiv, readers.ogbn_arxiv, ARXIV, [2, 0, 1, 2], [(0, 1), (3, 2)]),
+        (tiny.write_disease, readers.disease("disease_lp"), [[0, 2], [1, 3], [0, 0]], [1, 1, 0], [(0, 1), (1, 2)]),
+        (tiny.write_linqs, readers.cora_content, [[1, 0, 1], [0, 0, 1], [1, 1, 1]], [1, 0, 1], [(0, 2), (1, 2)]),
+    ],
+)
+def test_small_graphs(tmp_path: Path, write: Callable, read: Reader, x: list, y: list, pairs: list) -> None:
+    write(tmp_path)
+    graph = read(tmp_path)
+    assert graph["x"].tolist() == x
+    assert graph["x"].dtype == torch.float
+    assert graph["y"].tolist() == y
+    check_edges(graph, *pairs)

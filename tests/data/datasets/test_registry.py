@@ -1,6 +1,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -115,7 +116,10 @@ def test_unknown_datasets_splits_and_indices(arguments: dict, message: str) -> N
 
 
 @pytest.mark.parametrize("name", [name for name, dataset in DATASETS.items() if isinstance(dataset, Real)])
-def test_missing_files_without_a_network(name: str, tmp_path: Path, cache: Path, no_network: None) -> None:
+def test_missing_files_without_a_network(
+    name: str, tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("urllib.request.urlopen", Mock(side_effect=OSError("no network")))
     folder = tmp_path / "data"
     folder.mkdir()
     file = DATASETS[name].raw[0]

@@ -6,15 +6,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import to_networkx, to_undirected
 
-from torch_goat.data.datasets import betweenness, disease_sim, effective_size, top2
-from torch_goat.data.datasets.synthetic import (
-    betweenness_value,
-    effective_size_value,
-    epidemic,
-    erdos_renyi,
-    random_tree,
-    top2_value,
-)
+from torch_goat.data.datasets import betweenness, disease_sim, effective_size, synthetic, top2
 
 
 def matrix(graph: nx.Graph) -> Tensor:
@@ -33,7 +25,7 @@ def test_top2_of_six_nodes_by_hand() -> None:
     ]
     graph = nx.empty_graph(6)
     graph.add_edges_from([(0, 1), (1, 2), (2, 3), (1, 4)])
-    value = top2_value(feature, matrix(graph))
+    value = synthetic.top2_value(feature, matrix(graph))
     for node, (a, b) in enumerate(largest):
         assert float(value[node]) == pytest.approx(math.sqrt(math.exp(a) + math.exp(b)), rel=1e-5)
     assert value[5] == 0  # no neighbours
@@ -65,10 +57,10 @@ def test_top2_is_the_task_of_the_paper() -> None:
 
 # The sparse graphs are disconnected and have isolated nodes; the grid has very many shortest paths.
 GRAPHS = {
-    "dense": erdos_renyi(60, 0.2, torch.Generator().manual_seed(0)),
-    "sparse": erdos_renyi(80, 0.02, torch.Generator().manual_seed(1)),
-    "empty": erdos_renyi(5, 0.0, torch.Generator().manual_seed(2)),
-    "complete": erdos_renyi(7, 1.0, torch.Generator().manual_seed(3)),
+    "dense": synthetic.erdos_renyi(60, 0.2, torch.Generator().manual_seed(0)),
+    "sparse": synthetic.erdos_renyi(80, 0.02, torch.Generator().manual_seed(1)),
+    "empty": synthetic.erdos_renyi(5, 0.0, torch.Generator().manual_seed(2)),
+    "complete": synthetic.erdos_renyi(7, 1.0, torch.Generator().manual_seed(3)),
     "grid": matrix(nx.grid_2d_graph(9, 9)),
     "path": matrix(nx.path_graph(40)),
 }
@@ -79,10 +71,12 @@ def test_structural_properties_agree_with_networkx(name: str) -> None:
     adjacent = GRAPHS[name]
     graph = nx.from_numpy_array(adjacent.numpy())
     expected = nx.betweenness_centrality(graph, normalized=False)
-    assert betweenness_value(adjacent).tolist() == pytest.approx([expected[node] for node in graph], rel=1e-9, abs=1e-9)
+    assert synthetic.betweenness_value(adjacent).tolist() == pytest.approx(
+        [expected[node] for node in graph], rel=1e-9, abs=1e-9
+    )
     expected = nx.effective_size(graph)
     sizes = [expected[node] if graph.degree(node) else 0 for node in graph]  # NetworkX returns NaN for isolated nodes
-    assert effective_size_value(adjacent).tolist() == pytest.approx(sizes, rel=1e-5)
+    assert synthetic.effective_size_value(adjacent).tolist() == pytest.approx(sizes, rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -115,7 +109,7 @@ def test_impossible_graphs_are_refused(make, option: str, value: float, message:
 
 
 def test_the_tree_grows_level_by_level() -> None:
-    graph = nx.Graph(random_tree(200, torch.Generator().manual_seed(0)).t().tolist())
+    graph = nx.Graph(synthetic.random_tree(200, torch.Generator().manual_seed(0)).t().tolist())
     assert nx.is_tree(graph)
     assert len(graph) == 200
     depth = nx.single_source_shortest_path_length(graph, 0)
@@ -127,11 +121,11 @@ def test_the_tree_grows_level_by_level() -> None:
 
 
 def test_certain_and_impossible_infections() -> None:
-    edge_index = random_tree(50, torch.Generator().manual_seed(0))
+    edge_index = synthetic.random_tree(50, torch.Generator().manual_seed(0))
     start = torch.arange(50) == 0
     generator = torch.Generator().manual_seed(1)
-    assert epidemic(edge_index, torch.ones(50), start, generator).all()
-    assert torch.equal(epidemic(edge_index, torch.zeros(50), start, generator), start)
+    assert synthetic.epidemic(edge_index, torch.ones(50), start, generator).all()
+    assert torch.equal(synthetic.epidemic(edge_index, torch.zeros(50), start, generator), start)
 
 
 def test_how_often_a_neighbour_is_infected() -> None:
@@ -139,7 +133,7 @@ def test_how_often_a_neighbour_is_infected() -> None:
     # escapes with probability 1/2: it escapes altogether with the sum of 4^-k, which is 1/3.
     edge_index = to_undirected(torch.arange(8000).view(4000, 2).t())
     start = torch.arange(8000) % 2 == 0
-    ever = epidemic(edge_index, torch.full((8000,), 0.5), start, torch.Generator().manual_seed(0))
+    ever = synthetic.epidemic(edge_index, torch.full((8000,), 0.5), start, torch.Generator().manual_seed(0))
     assert ever[start].all()
     assert float(ever[~start].float().mean()) == pytest.approx(2 / 3, abs=5 * (2 / 9 / 4000) ** 0.5)
 
@@ -149,7 +143,9 @@ def test_two_infected_neighbours_infect_twice_as_hard() -> None:
     node = torch.arange(4000)
     edge_index = to_undirected(torch.stack([torch.cat([node, node + 4000]), torch.cat([node + 8000, node + 8000])]))
     start = torch.arange(12000) < 8000
-    ever = epidemic(edge_index, torch.full((12000,), 0.5), start, torch.Generator().manual_seed(0), recovery=1.0)
+    ever = synthetic.epidemic(
+        edge_index, torch.full((12000,), 0.5), start, torch.Generator().manual_seed(0), recovery=1.0
+    )
     assert float(ever[8000:].float().mean()) == pytest.approx(3 / 4, abs=5 * (3 / 16 / 4000) ** 0.5)
 
 

@@ -75,6 +75,12 @@ def write_planetoid(raw: Path, name: str) -> dict[str, np.ndarray]:
     return {"features": features, "labels": labels.argmax(axis=1)}
 
 
+def write_lastfm(folder: Path) -> None:
+    """Two users who follow each other."""
+    path = put(folder / "LastFMAsia/raw/lastfm_asia.npz", "")
+    np.savez(path, features=np.array([[0.5, 1], [2, 3]]), target=np.array([1, 0]), edges=np.array([[0, 1]]))
+
+
 def write_arxiv(folder: Path) -> None:
     """Four papers with two features; three citations, two of them between the same papers."""
     root = folder / "ogbn_arxiv"
@@ -85,7 +91,7 @@ def write_arxiv(folder: Path) -> None:
         put(root / f"split/time/{part}.csv.gz", nodes)
 
 
-def write_disease(folder: Path, name: str) -> None:
+def write_disease(folder: Path, name: str = "disease_lp") -> None:
     """Three nodes in a row."""
     raw = folder / "Disease" / name
     put(raw / f"{name}.edges.csv", "0,1\n1,2\n")

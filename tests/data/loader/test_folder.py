@@ -3,7 +3,7 @@ import json
 import os
 import shutil
 from pathlib import Path
-from typing import Any
+from unittest.mock import DEFAULT, Mock
 
 import numpy as np
 import pytest
@@ -46,25 +46,27 @@ def test_what_is_written_is_read(tmp_path: Path, form: str) -> None:
         assert torch.equal(read[name], data[name])
     assert edges(read) == edges(data)
     assert (read.num_nodes, read.num_edges) == (20, 90)
-    loader = neighbor_loader(read, [2, 2], input_nodes=read.train_mask, batch_size=3, seed=5)
-    for batch in loader:
-        assert torch.equal(batch.x, data.x[batch.n_id])
-        ends = batch.n_id[batch.edge_index].t().double()
-        found = torch.cat([ends, batch.edge_attr.double()], dim=1)
-        assert {*map(tuple, found.tolist())} <= {*edges(data)}
 
 
-@pytest.mark.parametrize(("subgraph_type", "num_workers"), [("bidirectional", 0), ("induced", 0), ("induced", 1)])
+@pytest.mark.parametrize("num_workers", [0, 1])
+@pytest.mark.parametrize("subgraph_type", ["directional", "bidirectional", "induced"])
 def test_batches_of_a_folder_are_those_of_the_graph(tmp_path: Path, subgraph_type: str, num_workers: int) -> None:
     data = graph()
     data.edge_index = data.edge_index[:, data.edge_index[1].sort(stable=True)[1]]  # as it is written
     write_graph(data, tmp_path)
-    options = {"batch_size": 9, "subgraph_type": subgraph_type, "num_workers": num_workers, "transform": marked}
+    nodes = data.train_mask if subgraph_type == "directional" else None
+    options = {
+        "input_nodes": nodes,
+        "batch_size": 3,
+        "subgraph_type": subgraph_type,
+        "num_workers": num_workers,
+        "transform": marked,
+    }
     here, there = (neighbor_loader(one, [2, 2], **options) for one in (data, open_graph(tmp_path)))
     for batch, wanted in zip(there, here, strict=True):
         assert batch.marked
-        assert torch.equal(batch.edge_index, wanted.edge_index)
-        assert torch.equal(batch.edge_attr, wanted.edge_attr)
+        for key in ("x", "edge_index", "edge_attr", "n_id"):
+            assert torch.equal(batch[key], wanted[key])
 
 
 def marked(batch: Data) -> Data:
@@ -155,16 +157,8 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_what_was_there_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_graph(graph(), tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    write, count = np.save, 0
-
-    def full(*arguments: Any, **options: Any) -> None:
-        nonlocal count
-        count += 1
-        if count == 3:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        write(*arguments, **options)
-
-    monkeypatch.setattr(np, "save", full)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(np, "save", Mock(wraps=np.save, side_effect=[DEFAULT, DEFAULT, full]))
     with pytest.raises(OSError, match="No space left"):
         write_graph(graph(), tmp_path, force=True)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

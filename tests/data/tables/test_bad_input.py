@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.data.tables.files import EDGES, NODES, write
+from tests.data.tables.fuzz import fuzz
 from torch_goat.data.tables import TableError, apply_schema, load_tables
 
 
@@ -157,3 +158,7 @@ def test_a_model_is_not_applied_to_other_columns(tmp_path: Path, nodes: str, mes
     (tmp_path / "links.csv").write_text("source,target\nx,x\n")
     with pytest.raises(TableError, match=f"new.csv, {message}"):
         apply_schema(schema, str(tmp_path / "new.csv"), str(tmp_path / "links.csv"))
+
+
+def test_made_up_files_are_read_or_refused_with_a_sentence() -> None:
+    assert fuzz(seconds=60, seed=1, limit=150) > 0

@@ -111,12 +111,10 @@ class NeighborhoodTask(ABC):
     def make(self, seed: int = 0) -> Data:
         """Generates a graph with features, labels, roles and masks."""
         generator = torch.Generator().manual_seed(seed)
-        outcomes = list(self.outcomes())
-        chance = torch.tensor([outcome.probability for outcome in outcomes], dtype=torch.double)
+        *columns, probabilities = zip(*self.outcomes(), strict=True)
+        chance = torch.tensor(probabilities, dtype=torch.double)
         drawn = torch.multinomial(chance, self.centers, replacement=True, generator=generator)  # [C]
-        values = torch.tensor([outcome.values for outcome in outcomes])[drawn]  # [C, k]
-        rule = torch.tensor([outcome.rule for outcome in outcomes])[drawn]
-        label = torch.tensor([outcome.label for outcome in outcomes])[drawn]
+        values, rule, label = (torch.tensor(column)[drawn] for column in columns)  # [C, k], [C] and [C]
         noise = torch.randint(self.num_values, (self.centers,), generator=generator)
 
         slots = torch.arange(1, self.informative + 1).repeat(self.centers)  # informative nodes, centre by centre

@@ -1,5 +1,6 @@
 import importlib.util
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal, SupportsIndex, get_args
 
 import numpy as np
@@ -130,7 +131,7 @@ def neighbor_loader(
     if isinstance(data, Data) and data.get("edge_index") is None:
         input_nodes = torch.arange(data.num_nodes) if input_nodes is None else input_nodes
         if data.get("edge_attr") is not None:
-            options["transform"] = _WithEdges(data.edge_attr, options.get("transform"))
+            options["transform"] = partial(_add_edge_attr, data.edge_attr, options.get("transform"))
         data = (data, data)  # PyG's loaders read grouped edges only from stores
     if torch_geometric.typing.WITH_PYG_LIB and subgraph_type != "induced":
         neighbors = list(check_fanout(fanout))
@@ -144,15 +145,10 @@ def neighbor_loader(
     return NodeLoader(data, sampler, input_nodes=every, **options)
 
 
-class _WithEdges:
-    """Adds ``edge_attr`` to batches, which PyG does not read from stores, then applies the user's transform."""
-
-    def __init__(self, edge_attr: Tensor, then: Callable[[Any], Any] | None) -> None:
-        self.edge_attr, self.then = edge_attr, then
-
-    def __call__(self, batch: Any) -> Any:
-        batch.edge_attr = self.edge_attr[batch.e_id]
-        return batch if self.then is None else self.then(batch)
+def _add_edge_attr(edge_attr: Tensor, then: Callable[[Any], Any] | None, batch: Any) -> Any:
+    """Adds ``edge_attr`` to a batch, which PyG does not read from stores, then applies the user's transform."""
+    batch.edge_attr = edge_attr[batch.e_id]
+    return batch if then is None else then(batch)
 
 
 def check_fanout(fanout: Sequence[int]) -> tuple[int, ...]:

@@ -27,7 +27,7 @@ class ParsedTables(NamedTuple):
     nodes: Source
     edges: Source
     digest: str  # SHA-256 of the contents
-    names: dict[str, str]  # the columns "id", "source" and "destination"
+    names: dict[str, str]  # the columns, as "id", "source" and "destination"
     ends: np.ndarray  # [2, num_edges], node numbers
 
 
