@@ -80,15 +80,9 @@ def test_the_exact_decomposition(task: NeighborhoodTask, measure: Any) -> None:
     assert found.total == pytest.approx(sum(KNOWN[task]), abs=1e-3)
 
 
-DRAWN = [
-    NeighborhoodXOR(centers=4000, graph="tree"),
-    NeighborhoodDial(centers=4000, graph="tree", synergy=0.25),
-    NeighborhoodDial(centers=4000, graph="tree", unique=0.2),
-]
-
-
-@pytest.mark.parametrize("task", DRAWN, ids=str)
-def test_the_decomposition_of_what_is_drawn(task: NeighborhoodTask) -> None:
+@pytest.mark.parametrize("shares", [{"synergy": 1}, {"synergy": 0.25}, {"unique": 0.2}], ids=str)
+def test_the_decomposition_of_what_is_drawn(shares: dict[str, float]) -> None:
+    task = NeighborhoodDial(centers=4000, graph="tree", **shares)
     data = task.make()
     symbol = data.x @ 2.0 ** torch.arange(task.num_features)  # value and mark in one number
     slots = [symbol[data.role == role] for role in (1, 2)]
