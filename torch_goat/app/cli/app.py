@@ -1,16 +1,16 @@
 """The commands of ``goat`` and how they end: exit code 0, 1 (failure), 2 (wrong usage) or 130 (Ctrl-C)."""
 
 import errno
-import functools
 import io
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
 from torch.distributed import is_torchelastic_launched
+from typer.core import TyperGroup
 
 import torch_goat
 from torch_goat.app.cli.console import Aligned, console
@@ -31,16 +31,21 @@ from torch_goat.files import Busy
 from torch_goat.settings import SettingsError
 
 EXPECTED = (Busy, DataError, ImportError, RunError)  # errors whose message is enough
-app = typer.Typer(
-    help="Graph Ordering Attention: order-sensitive neighbourhood aggregation.",
-    add_completion=False,
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-)
 
 
 class Stopped(Exception):
     """Ctrl-C, as an error that the command line parser lets through."""
+
+
+class Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Stopped(str(error) or "stopped.") from error
+
+
+app = typer.Typer(cls=Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def _version(value: bool) -> None:
@@ -76,19 +81,8 @@ def backends() -> None:
     console().print(Aligned(["backend", "available", "note"], rows))
 
 
-def _stoppable(command: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(command)
-    def wrapped(*arguments: Any, **options: Any) -> Any:
-        try:
-            return command(*arguments, **options)
-        except KeyboardInterrupt as error:
-            raise Stopped(str(error) or "stopped.") from error
-
-    return wrapped
-
-
 for command in (train, predict, explain, report, tune, reproduce, runs, datasets, pid, demo, backends):
-    app.command()(_stoppable(command))
+    app.command()(command)
 
 
 def run(arguments: Sequence[str] | None = None) -> None:

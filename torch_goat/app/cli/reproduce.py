@@ -4,7 +4,6 @@ from typing import Annotated, Final
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.style import Style
 from rich.table import Table
 from rich.text import Text as Rich
 
@@ -20,12 +19,7 @@ from torch_goat.experiments.tables.render import CellText, Grid, comparison_grid
 from torch_goat.experiments.tables.run_table import TableFolder, asked_cells, begun_recipe
 from torch_goat.settings import SettingsError
 
-STYLES: Final = {
-    "plain": Style(),
-    "bold": Style(bold=True),
-    "underlined": Style(underline=True),
-    "small": Style(dim=True),
-}
+STYLES: Final = {"plain": "", "bold": "bold", "underlined": "underline", "small": "dim"}  # of rich
 MOST_SENTENCES: Final = 10  # on failed runs
 
 

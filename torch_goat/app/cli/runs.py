@@ -22,7 +22,7 @@ COMMON = ("dataset", "model", "seed", "index", "metric", "state")  # shown once 
 
 @dataclass(frozen=True)
 class Row:
-    """A run in the list; ``note`` tells why it is failed or damaged, and metrics are NaN until it is done."""
+    """A run in the list; ``note`` tells why it is failed or damaged, and metrics are ``None`` until it is done."""
 
     folder: str
     state: str
@@ -34,9 +34,9 @@ class Row:
     seed: int = 0
     epochs: int = 0
     metric: str = ""
-    val: float = math.nan
-    test: float = math.nan
-    seconds: float = math.nan
+    val: float | None = None
+    test: float | None = None
+    seconds: float | None = None
 
 
 KEYS = [field.name for field in fields(Row)]
@@ -69,10 +69,9 @@ def runs(
     if style == "csv":
         table = csv.writer(sys.stdout, lineterminator="\n")
         table.writerow(KEYS)
-        table.writerows(["" if value != value else value for value in asdict(row).values()] for row in found)
+        table.writerows(asdict(row).values() for row in found)
     elif style == "json":
-        rows = [{key: None if value != value else value for key, value in asdict(row).items()} for row in found]
-        typer.echo(json.dumps(rows, indent=1))
+        typer.echo(json.dumps([asdict(row) for row in found], indent=1))
     elif found:
         _print(found, folder)
     else:
@@ -86,7 +85,8 @@ def _read(run: Run) -> Row:
         if state == "done":
             metric = deciding_metric([run])
             values = {"metric": metric, "seconds": float(run.result.seconds)}
-            values |= {split: float(score(run, split, metric)) for split in ("val", "test")}
+            scores = {split: float(score(run, split, metric)) for split in ("val", "test")}
+            values |= {split: value for split, value in scores.items() if not math.isnan(value)}
         return Row(
             folder=str(run.folder),
             state=state,
@@ -105,7 +105,7 @@ def _read(run: Run) -> Row:
 
 def _sort_key(row: Row, key: str) -> Any:
     value = getattr(row, key)
-    if isinstance(value, float) and math.isnan(value):
+    if value is None:
         return math.inf
     return rank_key(value, row.metric) if key in ("val", "test") else value
 
@@ -119,8 +119,8 @@ def _print(found: Sequence[Row], folder: Path) -> None:
         if row.state == "damaged":
             rows.append([name, *[""] * 9, state])
             continue
-        numbers = ["" if value != value else show(row.metric, value) for value in (row.val, row.test)]
-        seconds = "" if math.isnan(row.seconds) else f"{row.seconds:.1f}"
+        numbers = ["" if value is None else show(row.metric, value) for value in (row.val, row.test)]
+        seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
         settled = [row.dataset, row.model, str(row.seed), str(row.index), str(row.epochs), row.metric]
         rows.append([name, *settled, *numbers, seconds, state])
     columns = ["run", "dataset", "model", "seed", "index", "epochs", "metric", "val", "test", "seconds", "state"]

@@ -65,7 +65,8 @@ def start(
     if arrays:
         options = (("--split", split), ("--index", index))
         if wrong := [*given.options, *(option for option, value in options if value is not None)]:
-            raise SettingsError(f"{wrong[0]} does not apply to a folder of arrays, which has targets and masks.")
+            why = "on which one model is trained" if wrong[0] == "--repeats" else "which has targets and masks"
+            raise SettingsError(f"{wrong[0]} does not apply to a folder of arrays, {why}.")
     elif not own:
         check_exists(dataset, given.options)
     elif split is not None:

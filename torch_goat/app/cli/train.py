@@ -11,9 +11,8 @@ import typer
 from torch_goat.app.cli import options
 from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.progress import RunProgress, duration
-from torch_goat.app.cli.start import check_exists, is_own, start
+from torch_goat.app.cli.start import start
 from torch_goat.data.datasets import DATASETS
-from torch_goat.data.loader.folder import is_graph_folder
 from torch_goat.data.tables import Tables
 from torch_goat.experiments import Epoch, Experiment, Observer, Result, Run, TensorBoard, finished
 from torch_goat.experiments import train as run
@@ -86,7 +85,12 @@ def train(
     changed = options.with_options(assignments, {**training, "seed": seed, "index": index})
     runner = partial(_run, tensorboard=tensorboard, device=device, data_dir=data_dir, workers=workers)
     if repeats is not None:
-        _check_repeats(repeats, dataset, edges, model, config)
+        if model is not None or config is not None:
+            other = "--model" if model is not None else "--config"
+            raise SettingsError(
+                f"--repeats {repeats} applies to a comparison of models; leave out --repeats or {other}."
+            )
+        given.options.append("--repeats")
     begun = start(dataset, edges, given, model, split, config, index)
     tables, graph = begun.tables, begun.graph
     if tables is not None and graph is not None and model is None and config is None:
@@ -110,17 +114,6 @@ def train(
     _show_result(experiment, result, folder, done)
     if tables is not None and graph is not None:
         _show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None, folder)
-
-
-def _check_repeats(repeats: int, dataset: str, edges: str, model: str | None, config: Path | None) -> None:
-    """Refuses ``--repeats`` where models are not compared."""
-    if is_graph_folder(dataset) and not edges:
-        raise SettingsError("--repeats does not apply to a folder of arrays, on which one model is trained.")
-    if not is_own(dataset, edges):
-        check_exists(dataset, ["--repeats"])
-    if model is not None or config is not None:
-        other = "--model" if model is not None else "--config"
-        raise SettingsError(f"--repeats {repeats} applies to a comparison of models; leave out --repeats or {other}.")
 
 
 def _run(

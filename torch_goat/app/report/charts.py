@@ -3,7 +3,7 @@
 import io
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 from xml.etree import ElementTree
@@ -18,7 +18,7 @@ from matplotlib.ticker import MaxNLocator
 from torch_goat.app.explain import Stability
 from torch_goat.app.explain.figure import short
 from torch_goat.app.report.measures import Bin
-from torch_goat.experiments import Run
+from torch_goat.experiments import NamedGraph, Run
 from torch_goat.experiments.comparison import RunGroup
 
 MAX_COUNTS: Final = 12  # classes up to which the confusion matrix shows counts
@@ -116,24 +116,25 @@ def intervals_chart(groups: Sequence[RunGroup[Run]]) -> Chart:
             axes.plot(ends, [place, place], color=SERIES[0], alpha=0.5, linewidth=4)
             axes.plot([unit * group.mean], [place], "o", color=SERIES[0])
         axes.set_yticks(range(len(groups)), [short(group.label) for group in groups])
-        axes.set(ylim=(len(groups) - 0.5, -0.5), xlabel=f"test {NAMES.get(metric, metric)}", ylabel="model")
+        axes.set(ylim=(len(groups) - 0.5, -0.5), xlabel=f"test {NAMES[metric]}", ylabel="model")
         axes.grid(axis="y", visible=False)
     return chart
 
 
-def learning_charts(curves: Mapping[str, np.ndarray], loss: str, metric: str, best_epoch: int) -> list[Chart]:
-    unit, name = (100 if metric == "accuracy" else 1), NAMES.get(metric, metric)
-    caption = f"The dashed line marks epoch {best_epoch}, whose weights were kept."
-    titles = {"loss": "Loss by epoch", "metric": f"{name.partition(' (')[0].capitalize()} by epoch"}
+def learning_charts(run: Run, graph: NamedGraph) -> list[Chart]:
+    curves, best_epoch = run.curves, run.result.best_epoch
+    loss, metric, unit = "cross-entropy (nats)", "accuracy", 100
+    if not graph.classes:
+        of = "target unit" if graph.target_scale == 1 else "standard deviations"
+        loss, metric, unit = f"squared error ({of}²)", "mse", 1
+    losses = {"training, with dropout": curves["train_loss"], "validation": curves["val_loss"]}
     splits = {"train": "training", "val": "validation", "test": "test"}
-    lines = {
-        "loss": {"training, with dropout": curves["train_loss"], "validation": curves["val_loss"]},
-        "metric": {label: unit * curves[f"{split}_{metric}"] for split, label in splits.items()},
-    }
-    charts = [Chart(key, title, caption) for key, title in titles.items()]
-    for chart, label in zip(charts, (loss, name), strict=True):
+    metrics = {label: unit * curves[f"{split}_{metric}"] for split, label in splits.items()}
+    caption = f"The dashed line marks epoch {best_epoch}, whose weights were kept."
+    charts = [Chart("loss", "Loss by epoch", caption), Chart("metric", f"{_name(metric)} by epoch", caption)]
+    for chart, label, lines in zip(charts, (loss, NAMES[metric]), (losses, metrics), strict=True):
         with chart.axes() as axes:
-            for number, (split, values) in enumerate(lines[chart.name].items()):
+            for number, (split, values) in enumerate(lines.items()):
                 _line(axes, number, curves["epoch"], values, split)
             axes.axvline(best_epoch, color=INK, linewidth=0.8, linestyle="--")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -203,15 +204,14 @@ def means_chart(bins: Sequence[Bin]) -> Chart:
 
 
 def degree_chart(bins: Sequence[Bin], metric: str) -> Chart:
-    unit, name = (100 if metric == "accuracy" else 1), NAMES.get(metric, metric)
-    title = f"{name.partition(' (')[0].capitalize()} by degree"
-    chart = Chart("degree", title, "Test nodes. Bars: 95 % intervals; in brackets: number of nodes.")
+    caption = "Test nodes. Bars: 95 % intervals; in brackets: number of nodes."
+    chart = Chart("degree", f"{_name(metric)} by degree", caption)
     with chart.axes() as axes:
-        _points(axes, range(len(bins)), bins, unit)
+        _points(axes, range(len(bins)), bins, 100 if metric == "accuracy" else 1)
         labels = [f"{one.low:.0f}" if one.low == one.high else f"{one.low:.0f}–{one.high:.0f}" for one in bins]
         labels = [f"{label}\n({one.nodes:,})" for label, one in zip(labels, bins, strict=True)]
         axes.set_xticks(range(len(bins)), labels)
-        axes.set(xlabel="degree (number of neighbours)", ylabel=f"test {name}")
+        axes.set(xlabel="degree (number of neighbours)", ylabel=f"test {NAMES[metric]}")
         axes.grid(axis="x", visible=False)
     return chart
 
@@ -241,6 +241,10 @@ def stability_chart(stability: Stability) -> Chart | None:
         if len(layers) > 1:
             axes.legend()
     return chart
+
+
+def _name(metric: str) -> str:
+    return NAMES[metric].partition(" (")[0].capitalize()
 
 
 def _line(axes: Axes, number: int, x: Any, y: Any, label: str) -> None:

@@ -169,7 +169,7 @@ def _page(
         "comparison_table": text.comparison_table(groups, tested),
         "notes": text.comparison_notes(groups, other_data, left_out, shown),
         "intervals": charts.intervals_chart(groups) if len(groups) > 1 else None,
-        "learning": _learning(detail),
+        "learning": charts.learning_charts(detail.run, detail.graph),
         "metrics_table": text.metrics_table(detail.run.result),
         "predictions": _predictions(detail),
         "stability": charts.stability_chart(stable),
@@ -190,14 +190,6 @@ def _page(
 def _largest_errors(detail: Detail) -> list[int]:
     order = detail.test_errors().argsort(descending=True, stable=True)
     return detail.test[order[:DEFAULT_NODES]].tolist()
-
-
-def _learning(detail: Detail) -> list[charts.Chart]:
-    loss, metric = "cross-entropy (nats)", "accuracy"
-    if not detail.graph.classes:
-        unit = "target unit" if detail.graph.target_scale == 1 else "standard deviations"
-        loss, metric = f"squared error ({unit}²)", "mse"
-    return charts.learning_charts(detail.run.curves, loss, metric, detail.run.result.best_epoch)
 
 
 def _predictions(detail: Detail) -> list[charts.Chart]:
