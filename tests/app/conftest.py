@@ -9,9 +9,8 @@ from torch_goat.app.cli import app
 
 
 class Ended(NamedTuple):
-    """How a command ended and what it said."""
+    """What a command printed."""
 
-    code: int
     out: str
     err: str
 
@@ -21,18 +20,18 @@ Goat = Callable[..., Ended]
 
 @pytest.fixture
 def goat(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Goat:
-    """Runs ``goat`` in this process, in an empty folder."""
+    """Runs ``goat`` in this process, in an empty folder, and checks its exit code."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TORCH_GOAT_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("TORCH_GOAT_DATA", raising=False)
 
-    def call(*arguments: str) -> Ended:
+    def call(*arguments: str, code: int = 0) -> Ended:
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             app.run(arguments)
-        code = ended.value.code
-        assert code is None or isinstance(code, int)
-        return Ended(code or 0, *capsys.readouterr())
+        said = Ended(*capsys.readouterr())
+        assert (ended.value.code or 0) == code, said.err
+        return said
 
     return call
 

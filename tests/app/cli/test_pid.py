@@ -10,8 +10,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_xor_is_a_bit_of_synergy_and_a_model_captures_it(goat: Goat) -> None:
-    code, out, err = goat("pid", "xor", "--models", "gin,sage-mean")
-    assert code == 0, err
+    out = goat("pid", "xor", "--models", "gin,sage-mean").out
     assert "synergy            1.000 bit" in out
     assert "synergy 1.0 bit of 1.0 bit" in out
     captured = {
@@ -20,22 +19,19 @@ def test_xor_is_a_bit_of_synergy_and_a_model_captures_it(goat: Goat) -> None:
     assert set(captured) == {"gin", "sage-mean"}
     assert captured["gin"] > 0.5  # a network on a sum counts, and parity is in the count
     assert Path("pid-xor.png").stat().st_size > 1000
-    code, _, err = goat("pid", "xor", "--models", "none")
-    assert code == 2
+    err = goat("pid", "xor", "--models", "none", code=2).err
     assert "pid-xor.png already exists" in err
 
 
 def test_half_synergy_on_a_tree(goat: Goat) -> None:
-    code, out, err = goat("pid", "synergy-50-tree", "--models", "none", "--chart", "a.svg")
-    assert code == 0, err
+    out = goat("pid", "synergy-50-tree", "--models", "none", "--chart", "a.svg").out
     assert "redundancy 0.5, synergy 0.5 bit of 1.0 bit" in out
     assert "captured" not in out
     assert Path("a.svg").exists()
 
 
 def test_real_labels_are_binned_and_a_small_sample_is_said_to_be_small(goat: Goat) -> None:
-    code, out, err = goat("pid", "betweenness-100", "--target-bins", "4", "--bins", "3", "--groups", "random")
-    assert code == 0, err
+    out = goat("pid", "betweenness-100", "--target-bins", "4", "--bins", "3", "--groups", "random").out
     assert "neighbours described by their degree" in out
     assert "Warning: the sample is small for its alphabet: 100 samples" in out
     assert "is not significant" in out  # degrees of neighbours say little of betweenness
@@ -43,16 +39,14 @@ def test_real_labels_are_binned_and_a_small_sample_is_said_to_be_small(goat: Goa
 
 def test_the_learned_order(goat: Goat, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(labelled_graph, "ORDER_EPOCHS", 2)
-    code, out, err = goat("pid", "top2", "--groups", "order", "--pool", "max", "--bins", "3")
-    assert code == 0, err
+    out = goat("pid", "top2", "--groups", "order", "--pool", "max", "--bins", "3").out
     assert "groups order" in out
 
 
 def test_the_first_command_of_the_page(goat: Goat) -> None:
     (command,) = re.findall(r"```sh\ngoat pid (examples.*)\n```", (ROOT / "docs" / "information.md").read_text())
     Path("examples").symlink_to(ROOT / "examples")
-    code, out, err = goat("pid", *command.split())
-    assert code == 0, err
+    out = goat("pid", *command.split()).out
     assert "240 nodes, groups features" in out
     assert Path("pid-village.png").exists()
 
@@ -72,8 +66,7 @@ def tables(goat: Goat) -> list[str]:
 
 
 def test_a_graph_of_ones_own(goat: Goat, tables: list[str]) -> None:
-    code, out, err = goat("pid", *tables, "--bins", "4", "--chart", "a.png", "--models", "gin")
-    assert code == 0, err
+    out = goat("pid", *tables, "--bins", "4", "--chart", "a.png", "--models", "gin").out
     assert "240 nodes, 160 undirected edges" in out
     assert "162 nodes have no 'joins'" in out
     assert "78 nodes, groups features" in out  # those with a label
@@ -86,6 +79,5 @@ def test_a_graph_of_ones_own(goat: Goat, tables: list[str]) -> None:
 
 def test_a_graph_whose_neighbours_tell_nothing(goat: Goat, tables: list[str]) -> None:
     Path("edges.csv").write_text("source,target\n")
-    code, _, err = goat("pid", *tables)
-    assert code == 2
+    err = goat("pid", *tables, code=2).err
     assert "choose other groups or a graph with more edges." in err

@@ -112,13 +112,11 @@ def test_named_nodes_are_explained(folder: Path) -> None:
 
 
 def test_the_command_writes_a_page_once(goat: Goat, folder: Path, tmp_path: Path) -> None:
-    ended = goat("report", str(tmp_path), "-o", "x.html")
-    assert ended.code == 1
+    ended = goat("report", str(tmp_path), "-o", "x.html", code=1)
     assert "no finished run" in ended.err
     assert not list(tmp_path.iterdir())
     for arguments, code in (([], 0), ([], 2), (["--force", "--nodes", "7"], 0)):
-        ended = goat("report", str(folder / "gcn"), "-o", "report.html", *arguments)
-        assert ended.code == code
+        ended = goat("report", str(folder / "gcn"), "-o", "report.html", *arguments, code=code)
         assert ("report.html already exists" in ended.err) is (code == 2)
         assert ("The report is in report.html" in ended.out) is (code == 0)
     assert Path("report.html").read_text().startswith("<!doctype html>")
