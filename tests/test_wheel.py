@@ -50,17 +50,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Environment:
     for name in ("torch_goat", "pyproject.toml", "README.md", "LICENSE"):
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, source / name)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--disable-pip-version-check",
-        "wheel",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-    ]
-    subprocess.run([*command, "--no-build-isolation", "--wheel-dir", dist, source], check=True, timeout=300)
+    options = ["--disable-pip-version-check", "wheel", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
+    subprocess.run([sys.executable, "-m", "pip", *options, "--wheel-dir", dist, source], check=True, timeout=300)
     (wheel,) = dist.glob("torch_goat-*.whl")
     return Environment(tmp_path_factory.mktemp("environment"), wheel)
 
@@ -75,11 +66,6 @@ def test_the_wheel_holds_every_file_of_the_package(installed: Environment) -> No
     assert package == installed.packages / "torch_goat"
     assert files(package) == files(ROOT / "torch_goat")
     assert {"py.typed", "app/report/page.html", "experiments/recipes/table1.toml"} <= files(package)
-
-
-def test_the_demo_runs(installed: Environment) -> None:
-    out = installed.goat("demo", "--epochs", "2")
-    assert all(name in out for name in ("GOAT", "GAT", "GraphSAGE-LSTM"))
 
 
 def test_tables_are_trained_on(installed: Environment) -> None:

@@ -6,49 +6,33 @@ import sys
 import time
 from pathlib import Path
 
-RECIPE = """
-title = "Small"
-repetitions = 3
+from tests.experiments.recipes.recipes import TINY
 
-[training]
-epochs = 100
-patience = 0
-
-[columns]
-size = { label = "Effective size", dataset = "effective-size-100" }
-
-[rows.gcn]
-label = "GCN"
-model = { name = "gcn" }
-
-[rows.gin]
-label = "GIN"
-model = { name = "gin" }
-ours = true
-"""
+RECIPE = TINY.replace("repetitions = 2", "repetitions = 3").replace("epochs = 3", "epochs = 100\npatience = 0")
 RUNS = 6
 
 
 def start(folder: Path) -> subprocess.Popen[str]:
     folder.mkdir(exist_ok=True)
-    (folder / "small.toml").write_text(RECIPE)
-    code = "from torch_goat.app.cli import main; main()"
+    (folder / "tiny.toml").write_text(RECIPE)
+    cells = ["--only", "gcn,gat", "--datasets", "size"]
+    options = ["--jobs", "1", "--device", "cpu", "--format", "csv"]
     return subprocess.Popen(
-        [sys.executable, "-c", code, "reproduce", "small.toml", "--jobs", "1", "--device", "cpu", "--format", "csv"],
+        [sys.executable, "-m", "torch_goat", "reproduce", "tiny.toml", *cells, *options],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
 
 
 def results(folder: Path) -> dict[Path, tuple[int, bytes]]:
     """When each result was written, and what it says."""
-    files = folder.glob("results/small/*/*/*/result.json")
+    files = folder.glob("results/tiny/*/*/*/result.json")
     return {file.relative_to(folder): (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
 
 
 def wait_for(process: subprocess.Popen[str], folder: Path, count: int) -> None:
     """Waits until so many runs are done and the next one is under way."""
     end = time.monotonic() + 900
-    while len(results(folder)) < count or len(list(folder.glob("results/small/*/*/*/config.toml"))) <= count:
+    while len(results(folder)) < count or len(list(folder.glob("results/tiny/*/*/*/config.toml"))) <= count:
         assert process.poll() is None, process.communicate()[1]
         assert time.monotonic() < end
         time.sleep(0.01)
@@ -74,7 +58,7 @@ def test_killed_or_stopped_at_any_moment_it_goes_on_and_loses_nothing(tmp_path: 
             assert out == ""
             assert "Traceback" not in err
             assert err.splitlines()[-1].startswith("goat: stopped; ")
-            assert "effective-size-100" in (folder / "results/small.csv").read_text()
+            assert "effective-size-100" in (folder / "results/tiny.csv").read_text()
         before = results(folder)
         assert count <= len(before) < RUNS
     out, err = finish(folder)
@@ -85,4 +69,5 @@ def test_killed_or_stopped_at_any_moment_it_goes_on_and_loses_nothing(tmp_path: 
     assert not list(folder.rglob(".*.part"))
     undisturbed, _ = finish(tmp_path / "undisturbed")
     assert out == undisturbed
-    assert (folder / "results/small.csv").read_text() == undisturbed
+    whole, expected = (path / "results/tiny.csv" for path in (folder, tmp_path / "undisturbed"))
+    assert whole.read_text() == expected.read_text()
