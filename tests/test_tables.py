@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from standing import RESULTS, recipe_of
@@ -24,9 +25,7 @@ def test_there_are_tables() -> None:
 def test_the_command_prints_the_table_and_trains_nothing(
     table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise OSError("nothing is trained or fetched")
-
+    refused = Mock(side_effect=OSError("nothing is trained or fetched"))
     for path in RESULTS.glob(f"{table}.*"):
         shutil.copy(path, tmp_path)
     monkeypatch.setattr(reproduce, "run_plan", refused)

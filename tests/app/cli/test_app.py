@@ -2,6 +2,7 @@ import errno
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -37,19 +38,12 @@ def test_backends_are_listed(goat: Goat) -> None:
     assert "torch" in ended.out
 
 
-def broken(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    def fail(*arguments: object, **options: object) -> None:
-        raise error
-
-    monkeypatch.setattr(torch_goat.app.cli.demo, "train", fail)
-
-
 def test_a_failure_and_ctrl_c_are_a_sentence(goat: Goat, monkeypatch: pytest.MonkeyPatch) -> None:
     for error, code, line in (
         (KeyboardInterrupt(), 130, "goat: stopped."),
         (RuntimeError("the graph is broken"), 1, "goat: the graph is broken (--debug shows the traceback)"),
     ):
-        broken(monkeypatch, error)
+        monkeypatch.setattr(torch_goat.app.cli.demo, "train", Mock(side_effect=error))
         assert goat("demo", "--device", "cpu", code=code).err.splitlines()[-1] == line
     for arguments in (["--debug", "demo"], ["demo", "--debug"], ["demo", "--debug", "--epochs", "1"]):
         with pytest.raises(RuntimeError, match="the graph is broken"):
@@ -78,12 +72,10 @@ def test_ctrl_c_is_answered_while_pytorch_is_imported() -> None:
 
 
 def test_a_file_that_may_not_be_written_is_a_sentence_with_advice(goat: Goat, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object, **__: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied", "out.html")
-
+    refused = Mock(side_effect=PermissionError(errno.EACCES, "Permission denied", "out.html"))
     monkeypatch.setattr("torch_goat.app.cli.app.torch_goat.backends", refused, raising=False)
-    refused = goat("backends", code=1).err
-    assert refused == "goat: out.html: permission denied; change its permissions or choose another place.\n"
+    said = goat("backends", code=1).err
+    assert said == "goat: out.html: permission denied; change its permissions or choose another place.\n"
 
 
 def test_the_command_runs_as_a_program() -> None:

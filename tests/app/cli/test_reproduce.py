@@ -4,6 +4,7 @@ import shutil
 import urllib.request
 from collections.abc import Sequence
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -56,8 +57,7 @@ def done(goat: Goat, trained: tuple[Path, Metrics]) -> Metrics:
     return trained[1]
 
 
-def no_training(*arguments: object, **options: object) -> list[Event]:
-    raise AssertionError("nothing was to be run")
+no_training = Mock(side_effect=AssertionError("nothing was to be run"))
 
 
 def test_tables_are_listed(goat: Goat) -> None:
@@ -137,10 +137,7 @@ def test_a_folder_of_another_experiment_is_told_and_left_alone(
 def test_data_that_cannot_be_had_leave_their_column_empty(
     goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def offline(*arguments: object, **options: object) -> None:
-        raise OSError("no network")
-
-    monkeypatch.setattr(urllib.request, "urlopen", offline)
+    monkeypatch.setattr(urllib.request, "urlopen", Mock(side_effect=OSError("no network")))
     write(tmp_path, TINY.replace('"top2"', '"disease-nc"').replace("epochs = 3", "epochs = 1"))
     ended = goat("reproduce", "tiny.toml", "--jobs", "1", "--device", "cpu")
     assert ended.err.count("Top-2 is left empty: disease-nc needs Disease/disease_nc/disease_nc.feats.npz") == 1

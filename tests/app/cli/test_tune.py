@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -66,19 +66,15 @@ def test_a_graph_of_ones_own_is_searched(goat: Goat, tmp_path: Path) -> None:
 
 def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a search that would begin: its metric, and how its classes weigh."""
-    begun: list[Search] = []
-
-    def stop(search: Search, folder: Path, **options: Any) -> None:
-        begun.append(search)
-        raise RunError("begun")
-
-    monkeypatch.setattr("torch_goat.experiments.search.tune.tune", stop)
+    tune = Mock(side_effect=RunError("begun"))
+    monkeypatch.setattr("torch_goat.experiments.search.tune.tune", tune)
     few = NODES.replace("no\n", "yes\n", 4).replace("yes\n", "no\n", 1)  # two of ten say no
     write(tmp_path, few.replace("c,,", "c,33,"))
     write_graph(small("top2"), Path("arrays"))
     own = ["nodes.csv", "edges.csv", "--target"]
     for arguments in ([*own, "label"], [*own, "label", "--grid"], [*own, "age", "--task", "regression"], ["arrays"]):
         assert goat("tune", *arguments, code=1).err == "goat: begun\n"
+    begun: list[Search] = [call.args[0] for call in tune.call_args_list]
     found = [(one.metric, one.experiment.training.class_weights) for one in begun]
     assert found == [("macro_f1", True), ("macro_f1", True), ("mse", False), ("accuracy", False)]
     assert begun[1].space == paper_grid("goat", "classification")

@@ -33,14 +33,14 @@ class Aligned:
 
     def __init__(self, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
         self.names, self.rows = list(columns), [list(row) for row in rows]
-        self.columns = [[row[number] for row in self.rows] for number in range(len(self.names))]
-        self.numeric = [bool(column) and all(map(_is_number, column)) for column in self.columns]
+        columns = [[row[number] for row in self.rows] for number in range(len(self.names))]
+        self.numeric = [bool(column) and all(map(_is_number, column)) for column in columns]
+        self._widths = [max(map(cell_len, column)) for column in zip(self.names, *self.rows, strict=True)]
 
     def width(self, longest: int = WIDE) -> int:
         """The width of the table if text columns are folded to so many characters."""
-        cells = [max(map(cell_len, [name, *column])) for name, column in zip(self.names, self.columns, strict=True)]
-        shown = (width if number else min(width, longest) for width, number in zip(cells, self.numeric, strict=True))
-        return sum(GAP + width for width in shown)
+        widths = zip(self._widths, self.numeric, strict=True)
+        return sum(GAP + (width if number else min(width, longest)) for width, number in widths)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         whole = self.width(WORD) <= options.max_width

@@ -183,14 +183,8 @@ def _show_estimate(found: Estimate, graph: LabelledGraph, groups: str, values: s
 
 
 def _parts(found: Estimate) -> dict[str, Quantity]:
-    first, second = found.unique
-    return {
-        "unique 1": first,
-        "unique 2": second,
-        "redundancy": found.redundancy,
-        "synergy": found.synergy,
-        "total": found.total,
-    }
+    names = ("unique 1", "unique 2", "redundancy", "synergy", "total")
+    return dict(zip(names, (*found.unique, found.redundancy, found.synergy, found.total), strict=True))
 
 
 def _show_captured(captured: dict[str, float], available: float | None, dataset: str) -> None:

@@ -37,21 +37,15 @@ _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",  # keep text as text
     "text.parse_math": False,  # names may contain $
     "font.size": 9,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": INK,
-    "axes.titlecolor": INK,
+    **dict.fromkeys(("axes.edgecolor", "grid.color", "xtick.color", "ytick.color"), GRID),
+    **dict.fromkeys(("axes.labelcolor", "axes.titlecolor", "text.color"), INK),
+    **dict.fromkeys(("xtick.labelcolor", "ytick.labelcolor"), MUTED),
     "axes.titlesize": 10,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
-    "grid.color": GRID,
     "grid.linewidth": 0.6,
-    "text.color": INK,
-    "xtick.color": GRID,
-    "ytick.color": GRID,
-    "xtick.labelcolor": MUTED,
-    "ytick.labelcolor": MUTED,
     "legend.frameon": False,
     "legend.fontsize": 8,
     "lines.linewidth": 1.6,
@@ -179,27 +173,22 @@ def residual_chart(truth: np.ndarray, predicted: np.ndarray) -> Chart:
     return chart
 
 
-def calibration_chart(bins: Sequence[Bin], error: float) -> Chart:
-    """The accuracy by confidence."""
-    caption = f"Confidences on the diagonal are calibrated. Expected calibration error: {100 * error:.1f} %."
+def calibration_chart(bins: Sequence[Bin], error: float | None = None) -> Chart:
+    """The accuracy by confidence and the expected calibration error; without it, the mean true value by prediction."""
+    caption, unit = "Predictions on the diagonal are correct on average.", 1
+    ends = [min(one.low for one in bins), max(one.high for one in bins)]
+    options: dict[str, Any] = {"xlabel": "mean prediction (units of the target)"}
+    options["ylabel"] = "mean true value (units of the target)"
+    if error is not None:
+        caption = f"Confidences on the diagonal are calibrated. Expected calibration error: {100 * error:.1f} %."
+        options = {"xlabel": "confidence: probability of the predicted class (%)", "ylabel": "correct predictions (%)"}
+        options["xlim"] = (100 * ends[0] - 5, 102)
+        unit, ends = 100, [0, 100]
     chart = Chart("calibration", "Calibration", f"{caption} Bars: 95 % intervals.")
     with chart.axes() as axes:
-        axes.plot([0, 100], [0, 100], color=MUTED, linewidth=0.8, linestyle="--")
-        _points(axes, [100 * one.center for one in bins], bins, 100)
-        axes.set(xlabel="confidence: probability of the predicted class (%)", ylabel="correct predictions (%)")
-        axes.set_xlim(min([100 * one.low for one in bins], default=0) - 5, 102)
-    return chart
-
-
-def means_chart(bins: Sequence[Bin]) -> Chart:
-    """The mean true value by prediction."""
-    caption = "Predictions on the diagonal are correct on average. Bars: 95 % intervals."
-    chart = Chart("calibration", "Calibration", caption)
-    with chart.axes() as axes:
-        ends = [min(one.low for one in bins), max(one.high for one in bins)] if bins else [0, 1]
         axes.plot(ends, ends, color=MUTED, linewidth=0.8, linestyle="--")
-        _points(axes, [one.center for one in bins], bins, 1)
-        axes.set(xlabel="mean prediction (units of the target)", ylabel="mean true value (units of the target)")
+        _points(axes, [unit * one.center for one in bins], bins, unit)
+        axes.set(**options)
     return chart
 
 

@@ -202,7 +202,7 @@ def _predictions(detail: Detail) -> list[charts.Chart]:
         truth, predicted = (value[test].double().numpy() for value in (graph.truth, detail.numbers))
         return [
             charts.residual_chart(truth, predicted),
-            charts.means_chart(measures.mean_by(predicted, truth, bins=10)),
+            charts.calibration_chart(measures.mean_by(predicted, truth, bins=10)),
             charts.degree_chart(measures.mean_by(degree, (truth - predicted) ** 2), "mse"),
         ]
     truth, out = graph.truth[test].numpy(), detail.out[test].double()
