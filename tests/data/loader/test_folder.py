@@ -221,5 +221,9 @@ def test_wrong_numbers(tmp_path: Path) -> None:
     damage(tmp_path, "edge_attr.npy", None)
     with pytest.raises(ValueError, match="ascend from 0 to the number of edges, 80"):
         CSC.of(open_graph(tmp_path))
+    for name, value in (("indices", None), ("indptr", None), ("edge_index", np.array(3))):
+        damage(tmp_path, f"{name}.npy", value)
+    with pytest.raises(SettingsError, match=r"edge_index has shape \[\] and type torch.int64, expected \[2, 0\]"):
+        open_graph(tmp_path)
     with pytest.raises(SettingsError, match="it has neither"):
         open_graph(tmp_path / "elsewhere")

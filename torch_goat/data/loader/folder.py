@@ -159,7 +159,7 @@ def _check(folder: Path, arrays: dict[str, Tensor]) -> None:
             f"{folder} contains its edges twice, as edge_index and as indptr and indices; remove one of them."
         )
     nodes = arrays["x"].size(0) if arrays["x"].dim() else 0
-    edges = arrays["edge_index"].size(-1) if "edge_index" in arrays else arrays["indices"].numel()
+    edges = arrays["edge_index"].numel() // 2 if "edge_index" in arrays else arrays["indices"].numel()
     integer, real = tuple(_INTEGER.values()), tuple(_REAL.values())
     expected = {
         "x": ((nodes, -1), real),
