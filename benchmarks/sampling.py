@@ -37,8 +37,8 @@ from torch_goat.data.loader import CSC, NeighborSampler, neighbor_loader
 from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.models.layers import Sampled
-from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.loop import Loop
+from torch_goat.experiments.training.processes import make_fabric
 from torch_goat.experiments.training.task import Task
 
 CLASSES = 7

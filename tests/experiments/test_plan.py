@@ -1,4 +1,6 @@
 import json
+import multiprocessing
+import os
 import signal
 import subprocess
 import time
@@ -8,18 +10,30 @@ import pytest
 
 from tests import alone
 from torch_goat import settings
-from torch_goat.experiments import Experiment, PlannedRun, TrainingOptions, finished, plan, read_plan, train, write_plan
+from torch_goat.experiments import (
+    Event,
+    Experiment,
+    PlannedRun,
+    TrainingOptions,
+    finished,
+    plan,
+    read_plan,
+    run_plan,
+    train,
+    write_plan,
+)
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.files import locked
 
 
+def planned(folder: Path, epochs: int = 3, **changes) -> PlannedRun:
+    options = {"dataset": "betweenness-100", "training": TrainingOptions(epochs=epochs, patience=0)} | changes
+    return PlannedRun(folder, Experiment(model=ModelOptions(name="gcn"), **options))
+
+
 def write(folder: Path, epochs: dict[str, int]) -> list[PlannedRun]:
     """A plan with a run for every name."""
-    runs = []
-    for seed, (name, count) in enumerate(epochs.items()):
-        training = TrainingOptions(epochs=count, patience=0)
-        experiment = Experiment("betweenness-100", seed=seed, model=ModelOptions(name="gcn"), training=training)
-        runs.append(PlannedRun(folder / name, experiment))
+    runs = [planned(folder / name, count, seed=seed) for seed, (name, count) in enumerate(epochs.items())]
     write_plan(folder / "plan.json", runs)
     return runs
 
@@ -101,7 +115,8 @@ def test_a_failed_run_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixtu
     [
         ("{", [], "not a JSON file"),
         ('{"runs": []}', ["--device", "gpu"], "got 'gpu'"),
-        ('{"runs": []}', ["--jobs", "-1"], "jobs must be"),
+        ('{"runs": []}', ["--jobs", "-1"], "jobs must be at least 0 and threads at least 1, got -1 and 1"),
+        ('{"runs": []}', ["--threads", "0"], "got 0 and 0"),
         (None, [], "No such file"),
     ],
 )
@@ -147,3 +162,60 @@ def test_bad_plans_are_refused_by_file_and_place(tmp_path: Path, content: str, t
     (tmp_path / "plan.json").write_text(content)
     with pytest.raises(settings.SettingsError, match=rf"{tmp_path}/plan.json.*{text}"):
         read_plan(tmp_path / "plan.json")
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_one_run_cannot_hold_up_the_others(tmp_path: Path) -> None:
+    runs = [
+        planned(tmp_path / "done"),
+        planned(tmp_path / "killed", epochs=10**7),
+        planned(tmp_path / "unknown", dataset="betweennes-100"),
+        planned(tmp_path / "good", seed=1),
+        planned(tmp_path / "done-with-another", seed=1),
+    ]
+    done = train(runs[0].experiment, runs[0].folder, device="cpu")
+    train(runs[0].experiment, runs[4].folder, device="cpu")
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good/error.txt").write_text("of an earlier try")
+    seen: list[Event] = []
+
+    def watch(event: Event) -> None:
+        seen.append(event)
+        if event.kind == "epoch" and event.number == 1:
+            (child,) = multiprocessing.active_children()
+            assert child.pid is not None
+            os.kill(child.pid, signal.SIGKILL)
+
+    ends = run_plan(runs, jobs=1, device="cpu", on_event=watch)
+    assert [event.kind for event in ends] == ["skipped", "failed", "failed", "finished", "failed"]
+    assert ends[0].result == done
+    assert "was killed by SIGKILL (out of memory?)" in ends[1].message
+    assert "did you mean 'betweenness-100'?" in ends[2].message
+    assert ends[3].result == finished(runs[3].experiment, runs[3].folder)
+    assert "another experiment" in ends[4].message
+    for end in (ends[1], ends[2]):
+        assert (runs[end.number].folder / "error.txt").read_text().splitlines()[0] == end.message
+    assert not (tmp_path / "good/error.txt").exists()
+    assert not (tmp_path / "done-with-another/error.txt").exists()
+    assert [(event.kind, event.number) for event in seen if event.kind != "epoch"] == [
+        ("skipped", 0), ("failed", 4), ("started", 1), ("failed", 1), ("started", 2), ("failed", 2), ("started", 3),
+        ("finished", 3),
+    ]  # fmt: skip
+    assert multiprocessing.active_children() == []
+
+
+def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
+    runs = [planned(tmp_path / "a", seed=seed) for seed in (1, 2)]
+    with pytest.raises(ValueError, match=f"2 runs for the folder {tmp_path}/a"):
+        run_plan(runs)
+    assert run_plan([]) == []
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_an_error_in_the_callback_ends_the_processes(tmp_path: Path) -> None:
+    def broken(event: Event) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run_plan([planned(tmp_path / "a", epochs=10**7)], jobs=1, device="cpu", on_event=broken)
+    assert multiprocessing.active_children() == []

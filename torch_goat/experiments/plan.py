@@ -21,9 +21,9 @@ from torch_goat import settings
 from torch_goat.experiments import Experiment, Interrupted, RunError, finished, train
 from torch_goat.experiments.pool import Event, Pool, Reporter, devices_of
 from torch_goat.experiments.run import ERROR
-from torch_goat.experiments.training.fabric import check_device
 from torch_goat.experiments.training.interrupt import stopping_after
 from torch_goat.experiments.training.metrics import show
+from torch_goat.experiments.training.processes import check_device
 from torch_goat.files import Busy, write_atomic
 
 GPU_JOBS = 8  # default number of runs at a time on one GPU

@@ -77,11 +77,8 @@ def test_the_order_of_the_edges_leaves_no_trace() -> None:
     ("options", "message"),
     [({"length": 0}, "length must be at least 1 or None, got 0"), ({"permutations": 0}, "at least 1, got 0")],
 )
-def test_impossible_options(options, message: str) -> None:
+def test_impossible_options_and_edges(options, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         layer(**options)
-
-
-def test_edges_out_of_range_are_refused() -> None:
     with pytest.raises(IndexError, match="node 10, but there are 10 nodes"):
         layer()(torch.randn(N, IN, dtype=torch.double), torch.tensor([[10], [0]]))

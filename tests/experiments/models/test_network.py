@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from tests.compare import relative_error
-from tests.experiments.models.cases import DETERMINISTIC, IN, OUT, N, graph, network, options
+from tests.experiments.models.cases import DETERMINISTIC, IN, OUT, RANDOM, N, graph, network, options
 from tests.graphs import graphs, small_graph
 from tests.nn.test_properties import far_apart
 from torch_goat.experiments.models import MODELS, Network
@@ -28,18 +28,19 @@ def test_runs_on_every_graph_in_training_and_evaluation(name: str, norm: str) ->
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_32_bit_indices_and_sparse_matrices(name: str) -> None:
-    x, edge_index = graph()
+def test_32_bit_indices_sparse_matrices_and_shuffled_edges(name: str) -> None:
+    x, edge_index = graph(torch.double)
     ones = torch.ones(edge_index.size(1))
     sparse = torch.sparse_coo_tensor(edge_index.flip(0), ones, (N, N), check_invariants=True)
-    model, found = network(name).eval(), []
-    for edges in (edge_index, edge_index.int(), sparse):
+    model, found = network(name).double().eval(), []
+    for edges in (edge_index, edge_index.int(), sparse, edge_index[:, torch.randperm(edge_index.size(1))]):
         model.zero_grad()
         out = model(x, edges)
         out.square().sum().backward()
         found.append(torch.cat([out.flatten(), *(value.grad.flatten() for value in model.parameters())]))
     assert torch.equal(found[1], found[0])  # PyTorch's gather and scatter read 32 bits wrongly in an expanded index
     assert torch.equal(found[2], found[0])
+    assert relative_error(found[3], found[0]) < 1e-12
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -101,14 +102,6 @@ def test_relabelling_nodes_permutes_the_output(name: str, graph: tuple[int, Tens
     assume(all(map(far_apart, orderings)))
     relabelled = model(x[torch.argsort(new)], new[edge_index])
     assert relative_error(relabelled[new], out) < 1e-9
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_shuffling_edges_changes_rounding_at_most(name: str) -> None:
-    model = network(name).double().eval()
-    x, edge_index = graph(torch.double)
-    out = model(x, edge_index[:, torch.randperm(edge_index.size(1))])
-    assert relative_error(out, model(x, edge_index)) < 1e-12
 
 
 @pytest.mark.parametrize("norm", ["none", "batch", "layer"])
@@ -225,18 +218,6 @@ def test_weights_are_the_whole_state_and_reset_draws_them_anew(name: str) -> Non
             assert not torch.equal(value, fresh[key]), key
 
 
-def test_bad_input_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1, got 0 and 3"):
-        Network(options("gcn"), 0, 3)
-    with pytest.raises(ValueError, match="edge_dim must be at least 0, got -1"):
-        network("gat", -1)
-    for edges in (torch.zeros(7, 2, dtype=torch.long), torch.tensor([0, 1])):
-        with pytest.raises(ValueError, match=r"edge_index must have shape \[2, E\], got \["):
-            network("gcn")(torch.randn(10, 5), edges)
-    with pytest.raises(ValueError, match=r"x must have shape \[nodes, 5\], got \[10, 4\]"):
-        network("gcn")(torch.randn(N, 4), small_graph())
-
-
 @pytest.mark.parametrize("head_pooling", ["cat", "sum"])
 @pytest.mark.parametrize("name", ["gat", "gatv2", "goat"])
 def test_edge_features_reach_every_layer_that_reads_them(name: str, head_pooling: str) -> None:
@@ -249,11 +230,44 @@ def test_edge_features_reach_every_layer_that_reads_them(name: str, head_pooling
     assert all(parameter.grad is not None for parameter in made.parameters())
 
 
-def test_edge_features_are_refused_where_nothing_reads_them() -> None:
-    with pytest.raises(ValueError, match=r"no layer of this network \(gcn -> gcn\) reads edge features"):
-        network("gcn", 2)
+def test_bad_input_is_refused() -> None:
     x, edge_index = graph()
-    with pytest.raises(ValueError, match=r"edge_attr has shape \[\d+, 2\], but the network reads 0"):
-        network("gat")(x, edge_index, torch.randn(edge_index.size(1), 2))
-    with pytest.raises(ValueError, match="edge_attr has shape None, but the network reads 2"):
-        network("gat", 2)(x, edge_index)
+    features = torch.randn(edge_index.size(1), 2)
+    for make, message in (
+        (lambda: Network(options("gcn"), 0, 3), "at least 1, got 0 and 3"),
+        (lambda: network("gat", -1), "edge_dim must be at least 0, got -1"),
+        (lambda: network("gcn", 2), r"no layer of this network \(gcn -> gcn\) reads edge features"),
+        (lambda: network("gcn")(x, edge_index.t()), r"edge_index must have shape \[2, E\], got \["),
+        (lambda: network("gcn")(x, edge_index[0]), r"edge_index must have shape \[2, E\], got \["),
+        (lambda: network("gcn")(x[:, :4], edge_index), r"x must have shape \[nodes, 5\], got \[10, 4\]"),
+        (lambda: network("gat")(x, edge_index, features), r"edge_attr has shape \[\d+, 2\], but the network reads 0"),
+        (lambda: network("gat", 2)(x, edge_index), "edge_attr has shape None, but the network reads 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
+
+
+on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+
+
+@on_gpu
+@pytest.mark.parametrize("name", MODELS)
+def test_a_gpu_equals_the_cpu_in_evaluation(name: str) -> None:
+    x, edge_index = graph(torch.double)
+    model = network(name, norm="batch", residual=True).double().eval()
+    expected = model(x, edge_index)
+    assert relative_error(model.cuda()(x.cuda(), edge_index.cuda()).cpu(), expected) < 1e-10
+
+
+@on_gpu
+@pytest.mark.parametrize("name", RANDOM)
+def test_training_draws_on_the_gpu(name: str) -> None:
+    x, edge_index = (value.cuda() for value in graph())
+    model = network(name, backend="auto").cuda()
+    before, host = torch.cuda.get_rng_state(), torch.get_rng_state()
+    out = model(x, edge_index)
+    out.sum().backward()
+    assert not torch.equal(model(x, edge_index), out)
+    torch.cuda.set_rng_state(before)
+    assert torch.equal(model(x, edge_index), out)
+    assert torch.equal(torch.get_rng_state(), host)

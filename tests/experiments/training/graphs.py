@@ -1,8 +1,14 @@
 """Small graphs to train on, and a network whose results can be worked out."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+
+from torch_goat.experiments.training import train as run_module
 
 
 def tiny(seed: int = 0, regression: bool = False, nodes: int = 60) -> Data:
@@ -19,6 +25,15 @@ def tiny(seed: int = 0, regression: bool = False, nodes: int = 60) -> Data:
     part = torch.arange(nodes) % 3
     data.train_mask, data.val_mask, data.test_mask = (part == number for number in range(3))
     return data
+
+
+@contextmanager
+def tiny_steps() -> Iterator[None]:
+    """While it lasts, runs train on the tiny graph and write a checkpoint after every epoch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run_module, "_load", lambda *arguments: tiny())
+        patch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
+        yield
 
 
 class Constant(torch.nn.Module):

@@ -8,10 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from tests.experiments.training.graphs import tiny
+from tests.experiments.training.graphs import tiny_steps
 from torch_goat.experiments import Experiment, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import train as run_module
 from torch_goat.experiments.training.batches import Step
 from torch_goat.experiments.training.loop import Loop
 
@@ -22,12 +21,6 @@ EXPERIMENT = Experiment(
     model=ModelOptions(name="goat", hidden_channels=4, heads=2, backend="torch", dropout=0.0),
     training=TrainingOptions(epochs=6, patience=0, batch_size=7, learning_rate=0.02, class_weights=True),
 )
-
-
-def prepare() -> None:
-    """A small graph, and a checkpoint after every epoch."""
-    run_module._load = lambda *arguments: tiny()  # type: ignore[assignment]
-    run_module.CHECKPOINT_SECONDS = 0.0
 
 
 def kill_in_step(number: int, marker: Path) -> None:
@@ -51,12 +44,12 @@ def main() -> None:
     parser.add_argument("--kill-in-step", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    prepare()
     rank = os.environ["RANK"]
     if options.kill_in_step and rank == "1":
         kill_in_step(options.kill_in_step, options.folder.parent / "killed")
     seen: list[int] = []
-    result = train(EXPERIMENT, options.folder, device="cpu", observer=lambda epoch: seen.append(epoch.number))
+    with tiny_steps():
+        result = train(EXPERIMENT, options.folder, device="cpu", observer=lambda epoch: seen.append(epoch.number))
     lives = int(os.environ["TORCHELASTIC_RESTART_COUNT"]) + 1
     said = options.folder.parent / f"process-{rank}.txt"
     said.write_text(f"{lives} {seen[0]} {result.metrics['test']['accuracy']!r} {os.environ['GROUP_RANK']}")

@@ -41,52 +41,36 @@ class Device:
         if self.broken:
             raise RuntimeError("operation not permitted when stream is capturing")
 
-    def work(self, waits: bool = False) -> torch.Tensor:
+    def work(self, waits: bool) -> torch.Tensor:
         self.seen.append(f"ran {self.mode}")
         if waits and self.mode == "warn":
             warnings.warn("called a synchronizing CUDA operation", stacklevel=1)
         return torch.ones(1)
 
 
-@pytest.fixture
-def device(monkeypatch: pytest.MonkeyPatch) -> Device:
-    return Device(monkeypatch)
-
-
-def graph() -> tuple[EpochGraph, torch.optim.Optimizer]:
-    optimizer = torch.optim.Adam([torch.ones(1)])
-    return EpochGraph(optimizer, torch.device("cuda")), optimizer
-
-
-def test_the_third_call_is_recorded_and_launched_from_then_on(device: Device) -> None:
-    epochs, optimizer = graph()
+@pytest.mark.parametrize(
+    ("waits", "broken", "seen"),
+    [
+        (False, False, ["ran 0", "ran warn", "recording", "ran 0", "launched", "launched"]),
+        (True, False, ["ran 0", "ran warn", "ran 0", "ran 0"]),  # is run as it is
+        (False, True, ["ran 0", "ran warn", "recording", "ran 0", "state", "ran 0", "ran 0"]),  # is not tried again
+    ],
+)
+def test_the_third_call_is_recorded_and_launched_from_then_on(
+    monkeypatch: pytest.MonkeyPatch, waits: bool, broken: bool, seen: list[str]
+) -> None:
+    device, optimizer = Device(monkeypatch), torch.optim.Adam([torch.ones(1)])
+    device.broken, epochs = broken, EpochGraph(optimizer, torch.device("cuda"))
     for _ in range(4):
-        assert epochs(device.work).item() == 1
-    assert device.seen == ["ran 0", "ran warn", "recording", "ran 0", "launched", "launched"]
-    assert epochs.recorded
-    assert optimizer.param_groups[0]["capturable"]
+        assert epochs(lambda: device.work(waits)).item() == 1
+    assert device.seen == seen
+    assert epochs.recorded == ("launched" in seen)
+    assert optimizer.param_groups[0]["capturable"] == (not waits)
 
 
-def test_work_that_waits_is_run_as_it_is(device: Device) -> None:
-    epochs, optimizer = graph()
-    for _ in range(4):
-        epochs(lambda: device.work(waits=True))
-    assert device.seen == ["ran 0", "ran warn", "ran 0", "ran 0"]
-    assert not epochs.recorded
-    assert not optimizer.param_groups[0]["capturable"]
-
-
-def test_a_recording_that_fails_is_not_tried_again(device: Device) -> None:
-    epochs, _ = graph()
-    device.broken = True
-    for _ in range(4):
-        assert epochs(device.work).item() == 1
-    assert device.seen == ["ran 0", "ran warn", "recording", "ran 0", "state", "ran 0", "ran 0"]
-    assert not epochs.recorded
-
-
-def test_an_error_of_the_work_is_not_swallowed(device: Device) -> None:
-    epochs, _ = graph()
+def test_an_error_of_the_work_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device(monkeypatch)
+    epochs = EpochGraph(torch.optim.Adam([torch.ones(1)]), torch.device("cuda"))
     with pytest.raises(ValueError, match="of its own"):
         epochs(lambda: (_ for _ in ()).throw(ValueError("of its own")))
     assert device.mode == 0

@@ -11,8 +11,8 @@ from tests.experiments.training.graphs import tiny
 from torch_goat.experiments import Epoch, Experiment, Interrupted, TrainingOptions, fit, train
 from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.training.epoch_graph import EpochGraph
-from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.loop import Loop
+from torch_goat.experiments.training.processes import make_fabric
 from torch_goat.experiments.training.task import Task
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")

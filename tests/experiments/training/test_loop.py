@@ -10,8 +10,8 @@ from tests.experiments.models.cases import options
 from tests.experiments.training.graphs import Constant, constant_data, tiny
 from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import ModelOptions, Network
-from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.loop import Loop
+from torch_goat.experiments.training.processes import make_fabric
 from torch_goat.experiments.training.task import Task
 from torch_goat.ops import checks
 from torch_goat.ops.neighborhoods import neighborhoods

@@ -1,5 +1,6 @@
 import math
 import resource
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,11 @@ from torch_geometric.data import Data
 from torch_geometric.nn import GCN
 
 from tests.experiments.models.cases import options as model_options
-from tests.experiments.training.graphs import tiny
+from tests.experiments.training.graphs import tiny, tiny_steps
 from tests.experiments.training.test_resume import outcome
 from torch_goat.data.loader import open_graph, write_graph
 from torch_goat.experiments import Epoch, Experiment, RunError, TrainingOptions, fit, train
 from torch_goat.experiments.models import ModelOptions, Network
-from torch_goat.experiments.training import train as run_module
 from torch_goat.experiments.training.batches import SeedBatches
 from torch_goat.experiments.training.task import Task
 from torch_goat.settings import SettingsError
@@ -28,9 +28,9 @@ GOAT = ModelOptions(name="goat", hidden_channels=4, heads=2, backend="torch", dr
 
 
 @pytest.fixture(autouse=True)
-def _tiny_graphs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_module, "_load", lambda *arguments: tiny())
-    monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
+def _tiny_steps() -> Iterator[None]:
+    with tiny_steps():
+        yield
 
 
 def experiment(model: ModelOptions = GOAT, **training: Any) -> Experiment:
@@ -216,21 +216,6 @@ def test_files_are_trained_on_as_memory_is(tmp_path: Path, batches: dict[str, An
         torch.manual_seed(2)
         scores.append(fit(Network(GOAT, 5, 3, edge_dim=2), graph, options, seed=2, device="cpu").metrics)
     assert scores[0] == scores[1]
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"fanout": (3,)}, r"fanout = \[3\] has 1 numbers, but the model has num_layers = 2"),
-        ({"fanout": (3, 0)}, "positive integers, or -1 for all neighbours, got 0"),
-        ({"batch_size": 0}, r"fanout = \[3, 2\] needs mini-batches"),
-        ({"batch_size": -1}, "batch_size must be at least 0, got -1"),
-        ({"fixed_ordering": 2}, "cannot be held fixed"),
-    ],
-)
-def test_impossible_options(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        experiment(**options)
 
 
 def test_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -26,11 +26,16 @@ from torch_goat.experiments.models import ModelOptions
         ({"class_weights": "no"}, "class_weights must be true or false, got 'no'"),
         ({"stop_on": "los"}, r"stop_on = 'los' is unknown; did you mean 'loss'\?"),
         ({"precision": "float64"}, "precision = 'float64' is unknown"),
+        ({"batch_size": 7, "fanout": (3,)}, r"fanout = \[3\] has 1 numbers, but the model has num_layers = 2"),
+        ({"batch_size": 7, "fanout": (3, 0)}, "positive integers, or -1 for all neighbours, got 0"),
+        ({"fanout": (3, 2)}, r"fanout = \[3, 2\] needs mini-batches"),
+        ({"batch_size": -1}, "batch_size must be at least 0, got -1"),
+        ({"batch_size": 7, "fixed_ordering": 2}, "cannot be held fixed"),
     ],
 )
 def test_impossible_values_are_refused_by_name(options: dict, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        TrainingOptions(**options)
+        Experiment("top2", training=TrainingOptions(**options))
 
 
 @pytest.mark.parametrize(("key", "value"), [("index", -1), ("seed", -1), ("seed", 2**32)])

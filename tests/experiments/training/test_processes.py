@@ -1,4 +1,5 @@
 import csv
+import logging
 import os
 import shutil
 import subprocess
@@ -7,18 +8,17 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.experiments.training.graphs import tiny
-from tests.experiments.training.group_member import EXPERIMENT, prepare
+from tests.experiments.training.graphs import tiny, tiny_steps
+from tests.experiments.training.group_member import EXPERIMENT
 from torch_goat.experiments import TrainingOptions, train
-from torch_goat.experiments.training import train as run_module
 from torch_goat.experiments.training.batches import check_batches
-from torch_goat.experiments.training.fabric import make_fabric
-from torch_goat.experiments.training.processes import Processes, meet, processes
+from torch_goat.experiments.training.processes import Processes, make_fabric, meet, processes
 from torch_goat.experiments.training.task import Task
 from torch_goat.settings import SettingsError
 
@@ -31,12 +31,8 @@ SECONDS = 240.0  # far more than it takes
 def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of one process."""
     folder = tmp_path_factory.mktemp("alone")
-    load, seconds = run_module._load, run_module.CHECKPOINT_SECONDS
-    prepare()
-    try:
+    with tiny_steps():
         train(EXPERIMENT, folder, device="cpu")
-    finally:
-        run_module._load, run_module.CHECKPOINT_SECONDS = load, seconds
     return folder
 
 
@@ -194,3 +190,46 @@ def test_a_world_that_does_not_fit() -> None:
     with pytest.raises(SettingsError, match="8 processes are too many for 20 training nodes in 3 steps of at most 7"):
         check_batches(task, TrainingOptions(batch_size=7), 8)
     check_batches(task, TrainingOptions(batch_size=7), 6)
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "message"),
+    [
+        *((device, "32-true", "'auto', 'cpu', 'cuda' or 'cuda:1', got") for device in ("gpu", "cuda:x", "cpu:1", "")),
+        (gone := f"cuda:{torch.cuda.device_count()}", "32-true", f"there is no device {gone!r}"),
+        ("cpu", "16-mixed", "'16-mixed' needs a GPU"),
+    ],
+)
+def test_what_cannot_be_had_is_refused(device: str, precision: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make_fabric(device, precision)
+
+
+def test_auto_takes_a_gpu_if_there_is_one() -> None:
+    assert make_fabric("auto", "32-true").device.type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def test_without_fabric_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("lightning_fabric", "lightning"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(ImportError, match=r"pip install 'torch-goat\[train\]'"):
+        make_fabric("cpu", "32-true")
+
+
+def test_fabric_may_come_from_the_larger_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    larger = ModuleType("lightning.fabric")
+    larger.Fabric = lambda **options: options  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "lightning_fabric", None)
+    monkeypatch.setitem(sys.modules, "lightning", ModuleType("lightning"))
+    monkeypatch.setitem(sys.modules, "lightning.fabric", larger)
+    assert make_fabric("cpu", "32-true") == {"accelerator": "cpu", "devices": 1, "precision": "32-true"}
+
+
+def test_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    logger = logging.getLogger("lightning_fabric")
+    logger.addHandler(caplog.handler)
+    try:
+        make_fabric("cpu", "bf16-mixed")
+    finally:
+        logger.removeHandler(caplog.handler)
+    assert caplog.records == []

@@ -7,17 +7,14 @@ import os
 import random
 import signal
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import torch
 
-from tests.experiments.training.graphs import tiny
+from tests.experiments.training.graphs import tiny_steps
 from torch_goat.experiments import Experiment, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.training import train as run_module
 
 EPOCHS = 24
 EXPERIMENTS = {
@@ -43,18 +40,6 @@ EXPERIMENTS = {
         training=TrainingOptions(epochs=EPOCHS // 2, patience=0, fixed_ordering=10, record_orderings=(0, 7)),
     ),
 }
-
-
-@contextmanager
-def tiny_steps() -> Iterator[None]:
-    """A small graph, and a checkpoint after every epoch."""
-    load, seconds = run_module._load, run_module.CHECKPOINT_SECONDS
-    run_module._load = lambda *args: tiny()  # type: ignore[assignment]
-    run_module.CHECKPOINT_SECONDS = 0.0
-    try:
-        yield
-    finally:
-        run_module._load, run_module.CHECKPOINT_SECONDS = load, seconds
 
 
 def work(name: str, folder: Path, kill_at: int) -> None:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Final, NamedTuple, get_args
 import typer
 
 from torch_goat.data.datasets.raw import data_folder
-from torch_goat.experiments.training.fabric import check_device
 from torch_goat.experiments.training.options import Precision as Precisions
+from torch_goat.experiments.training.processes import check_device
 from torch_goat.settings import SettingsError, check_known, sets
 
 

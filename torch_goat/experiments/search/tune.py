@@ -21,7 +21,7 @@ from torch_goat.experiments.run import usable
 from torch_goat.experiments.search.search import Search, check_metric, decoded, trial_value
 from torch_goat.experiments.search.storage import answering
 from torch_goat.experiments.search.study import Study
-from torch_goat.experiments.training.fabric import make_fabric
+from torch_goat.experiments.training.processes import make_fabric
 from torch_goat.experiments.training.task import task_of
 from torch_goat.experiments.training.train import graph_of
 from torch_goat.files import Busy, write_atomic

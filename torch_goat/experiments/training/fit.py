@@ -4,11 +4,10 @@ from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
 from torch_goat.experiments.training.batches import check_batches
-from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.interrupt import Interrupted, noting
 from torch_goat.experiments.training.loop import Loop, Observer
 from torch_goat.experiments.training.options import TrainingOptions
-from torch_goat.experiments.training.processes import led
+from torch_goat.experiments.training.processes import led, make_fabric
 from torch_goat.experiments.training.result import PeakMemory, Result
 from torch_goat.experiments.training.task import Task
 

@@ -1,10 +1,13 @@
-"""Training runs of several processes, started by ``torchrun``."""
+"""The processes of a training run, started by ``torchrun``, and the Lightning Fabric that puts each on its device."""
 
 import atexit
+import importlib
+import logging
 import os
 import time
 import uuid
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -108,3 +111,59 @@ def any_of(fabric: Any, flag: bool) -> bool:
     if fabric.world_size == 1:
         return flag
     return bool(fabric.all_reduce(torch.tensor(float(flag), device=fabric.device), reduce_op="sum") > 0)
+
+
+def check_device(device: str) -> None:
+    """Raises an error for an unknown name of a device, or one that does not exist."""
+    kind, _, number = device.partition(":")
+    if kind not in ("auto", "cpu", "cuda") or (number and not (kind == "cuda" and number.isdecimal())):
+        raise SettingsError(f"the device must be 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}.")
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise SettingsError(f"there is no device {device!r}: PyTorch sees {torch.cuda.device_count()} GPUs; use 'cpu'.")
+
+
+def make_fabric(device: str, precision: str) -> Any:
+    """Makes a Fabric for one device, or for one device in each of the processes that ``torchrun`` started."""
+    check_device(device)
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    kind, _, number = device.partition(":")
+    if kind == "cpu" and precision == "16-mixed":
+        raise SettingsError("precision '16-mixed' needs a GPU; on a CPU use 'bf16-mixed' or '32-true'.")
+    module, group = _fabric(), processes()
+    options: dict[str, Any] = {"accelerator": kind, "devices": [int(number)] if number else 1, "precision": precision}
+    if group.world > 1:
+        if number:
+            raise SettingsError(f"the device {device!r} is for one process, but there are {group.world}; use 'cuda'.")
+        if kind == "cuda" and group.here > torch.cuda.device_count():
+            raise SettingsError(
+                f"there are {group.here} processes on this machine, but PyTorch sees {torch.cuda.device_count()} GPUs; "
+                "start one process for each (--nproc-per-node), or use --device cpu."
+            )
+        join("nccl" if kind == "cuda" else "gloo")
+        options |= {"devices": group.here, "num_nodes": group.machines, "strategy": "ddp"}
+    logger = logging.getLogger(module.__name__)
+    level = logger.level
+    logger.setLevel(logging.WARNING)  # Fabric remarks on a precision that was asked for
+    try:
+        fabric = module.Fabric(**options)
+        if group.world > 1:
+            fabric.launch()
+        return fabric
+    finally:
+        logger.setLevel(level)
+
+
+def fabric_version() -> str:
+    """The version of Lightning Fabric."""
+    return str(_fabric().__version__)
+
+
+def _fabric() -> ModuleType:
+    for name in ("lightning_fabric", "lightning.fabric"):  # the same code, in two packages
+        try:
+            return importlib.import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name is None or not name.startswith(error.name):
+                raise
+    raise ImportError("training needs Lightning Fabric; install it with: pip install 'torch-goat[train]'.")

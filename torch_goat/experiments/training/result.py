@@ -13,8 +13,8 @@ import torch
 import torch_geometric
 
 import torch_goat
-from torch_goat.experiments.training.fabric import fabric_version
 from torch_goat.experiments.training.loop import Loop, Stopped
+from torch_goat.experiments.training.processes import fabric_version
 
 
 @dataclass(frozen=True)

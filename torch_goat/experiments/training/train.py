@@ -36,11 +36,10 @@ from torch_goat.experiments.run import (
 )
 from torch_goat.experiments.training.batches import check_batches
 from torch_goat.experiments.training.checkpoint import load_checkpoint, save_checkpoint, save_weights
-from torch_goat.experiments.training.fabric import make_fabric
 from torch_goat.experiments.training.interrupt import Interrupted, noting
 from torch_goat.experiments.training.loop import Epoch, Loop, Observer
 from torch_goat.experiments.training.options import Experiment, TrainingOptions
-from torch_goat.experiments.training.processes import led, processes
+from torch_goat.experiments.training.processes import led, make_fabric, processes
 from torch_goat.experiments.training.result import PeakMemory, Result
 from torch_goat.experiments.training.task import Task
 from torch_goat.files import locked, write_atomic
@@ -192,9 +191,7 @@ def _curves(epochs: Sequence[Epoch]) -> str:
     table = csv.writer(text, lineterminator="\n")
     metrics = [f"{split}_{epochs[0].metric}" for split in ("train", "val", "test")]
     table.writerow(["epoch", "train_loss", "val_loss", *metrics, "seconds"])
-    for one in epochs:
-        values = [one.train_loss, one.val_loss, one.train_metric, one.val_metric, one.test_metric, one.seconds]
-        table.writerow([one.number, *values])
+    table.writerows([epoch.number, *epoch[3:]] for epoch in epochs)
     return text.getvalue()
 
 
