@@ -33,9 +33,10 @@ class Aligned:
 
     def __init__(self, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
         self.names, self.rows = list(columns), [list(row) for row in rows]
-        columns = [[row[number] for row in self.rows] for number in range(len(self.names))]
-        self.numeric = [bool(column) and all(map(_is_number, column)) for column in columns]
-        self._widths = [max(map(cell_len, column)) for column in zip(self.names, *self.rows, strict=True)]
+        cells = [[row[number] for row in self.rows] for number in range(len(self.names))]
+        self.numeric = [bool(column) and all(map(_is_number, column)) for column in cells]
+        named = zip(self.names, cells, strict=True)
+        self._widths = [max(map(cell_len, [name, *column])) for name, column in named]
 
     def width(self, longest: int = WIDE) -> int:
         """The width of the table if text columns are folded to so many characters."""
