@@ -152,7 +152,7 @@ def checked(space: Mapping[str, tuple[Any, ...]], experiment: Experiment, fixed:
         if key in ("dataset", "split", "index", "seed", "name"):
             raise SettingsError(f"{key} cannot be searched; set it with its own option.")
         if len(set(values)) < len(values):
-            raise SettingsError(f"{key} has duplicate values in {_text(list(values))}; list each once.")
+            raise SettingsError(f"{key} has duplicate values in {json.dumps(list(values))}; list each once.")
         for value in values:
             at(experiment, {key: value})
     if not any(len(values) > 1 for values in free.values()):
@@ -162,12 +162,12 @@ def checked(space: Mapping[str, tuple[Any, ...]], experiment: Experiment, fixed:
 
 def at(experiment: Experiment, point: Point) -> Experiment:
     """The experiment at a point of the space."""
-    return override(experiment, [f"{key}={_text(value)}" for key, value in point.items()])
+    return override(experiment, [f"{key}={json.dumps(value)}" for key, value in point.items()])  # as in TOML
 
 
 def encoded(value: Any) -> Any:
     """A value as Optuna can store it: a scalar, or a tuple as text."""
-    return _text(value) if isinstance(value, tuple) else value
+    return json.dumps(value) if isinstance(value, tuple) else value
 
 
 def decoded(space: Space, point: Point) -> Point:
@@ -205,7 +205,3 @@ def _plain(text: str) -> Any:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value)  # scalars and lists are the same in TOML

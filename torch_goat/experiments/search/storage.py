@@ -83,22 +83,14 @@ def open_storage(place: str) -> BaseStorage:
         if "://" in place:
             return _database(place)
         path = Path(place)
-        _check_journal(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not JOURNAL_START.startswith(path.read_bytes()[: len(JOURNAL_START)]):
+            raise SettingsError(f"the storage {path} is not a journal of trials; choose another file.")
         journal = Journal(path)
         try:
             return JournalStorage(journal)
         except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:  # from replaying a line
             raise journal.damaged() from error
-
-
-def _check_journal(path: Path) -> None:
-    """Raises an error if the file is not a journal, before anything is written to it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.exists():
-        with open(path, "rb") as file:
-            start = file.read(len(JOURNAL_START))
-        if not JOURNAL_START.startswith(start):
-            raise SettingsError(f"the storage {path} is not a journal of trials; choose another file.")
 
 
 def _database(address: str) -> BaseStorage:
