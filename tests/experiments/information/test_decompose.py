@@ -166,23 +166,21 @@ def test_mutual_information_is_that_of_scikit_learn_and_corrected_as_by_miller_a
         assert float(corrected - plain) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("shape", [(2, 2, 2), (3, 2, 4)])
-def test_williams_and_beer_is_dits(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    ("measure", "dits", "shape", "tolerance"),
+    [
+        (williams_beer, PID_WB, (2, 2, 2), 1e-9),
+        (williams_beer, PID_WB, (3, 2, 4), 1e-9),
+        (broja, lambda joint: PID_BROJA(joint, method="admui"), (2, 3, 2), 1e-3),
+    ],
+)
+def test_measures_are_dits(measure: Any, dits: Any, shape: tuple[int, ...], tolerance: float) -> None:
     counts = random_tables(shape)
-    found = williams_beer(counts.astype(float))
+    found = measure(counts.astype(float)).parts()
     for number, table in enumerate(counts):
-        expected = PID_WB(as_dit(table))
-        assert found.redundancy[number] == pytest.approx(expected.get_pi(((0,), (1,))))
-        assert found.parts()["synergy"][number] == pytest.approx(expected.get_pi(((0, 1),)))
-        assert found.parts()["unique 1"][number] == pytest.approx(expected.get_pi(((0,),)), abs=1e-9)
-
-
-def test_broja_is_dits() -> None:
-    counts = random_tables((2, 3, 2), number=2)
-    found = broja(counts.astype(float))
-    for number, table in enumerate(counts):
-        expected = PID_BROJA(as_dit(table), method="admui")
-        assert found.redundancy[number] == pytest.approx(expected.get_pi(((0,), (1,))), abs=1e-3)
+        expected = dits(as_dit(table))
+        for name, atom in {"redundancy": ((0,), (1,)), "synergy": ((0, 1),), "unique 1": ((0,),)}.items():
+            assert found[name][number] == pytest.approx(expected.get_pi(atom), abs=tolerance)
 
 
 def test_a_value_that_never_occurs_changes_nothing() -> None:
