@@ -10,18 +10,7 @@ import pytest
 
 from tests import alone
 from torch_goat import settings
-from torch_goat.experiments import (
-    Event,
-    Experiment,
-    PlannedRun,
-    TrainingOptions,
-    finished,
-    plan,
-    read_plan,
-    run_plan,
-    train,
-    write_plan,
-)
+from torch_goat.experiments import Event, Experiment, PlannedRun, TrainingOptions, finished, plan, train
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.files import locked
 
@@ -34,7 +23,7 @@ def planned(folder: Path, epochs: int = 3, **changes) -> PlannedRun:
 def write(folder: Path, epochs: dict[str, int]) -> list[PlannedRun]:
     """A plan with a run for every name."""
     runs = [planned(folder / name, count, seed=seed) for seed, (name, count) in enumerate(epochs.items())]
-    write_plan(folder / "plan.json", runs)
+    plan.write_plan(folder / "plan.json", runs)
     return runs
 
 
@@ -76,12 +65,15 @@ def test_a_plan_survives_ctrl_c_and_runs_with_the_library_alone(tmp_path: Path) 
     assert result.metrics == expected.metrics
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_without_the_plans_process_a_run_ends_with_a_checkpoint(tmp_path: Path) -> None:
     (run,) = write(tmp_path, {"endless": 10**7})
-    process = start(tmp_path)
+    arguments = [str(tmp_path / "plan.json"), "--device", "cpu"]
+    process = multiprocessing.get_context("spawn").Process(target=plan.main, args=(arguments,))
+    process.start()
     until((run.folder / "config.toml").exists)
     process.kill()
-    process.communicate(timeout=300)
+    process.join()
     with locked(run.folder, wait=True):  # the lock goes with the run's own process
         assert (run.folder / "checkpoint.safetensors").exists()
 
@@ -136,11 +128,13 @@ def test_a_plan_moves_with_its_folders(tmp_path: Path) -> None:
         "cora", seed=2, model=ModelOptions(name="gat", heads=4), training=TrainingOptions(epochs=9, stop_on="metric")
     )
     here, there = tmp_path / "here", tmp_path / "there"
-    write_plan(here / "plan.json", [PlannedRun(here / "a", experiment), PlannedRun(tmp_path / "b", Experiment("top2"))])
+    plan.write_plan(
+        here / "plan.json", [PlannedRun(here / "a", experiment), PlannedRun(tmp_path / "b", Experiment("top2"))]
+    )
     run, _ = json.loads((here / "plan.json").read_text())["runs"]
     assert (run["folder"], run["experiment"]["dataset"], run["experiment"]["seed"]) == ("a", "cora", 2)
     here.rename(there)
-    first, second = read_plan(there / "plan.json")
+    first, second = plan.read_plan(there / "plan.json")
     assert first == PlannedRun(there / "a", experiment)
     assert second.folder.resolve() == tmp_path / "b"
     assert second.experiment == Experiment("top2")
@@ -161,7 +155,7 @@ def test_a_plan_moves_with_its_folders(tmp_path: Path) -> None:
 def test_bad_plans_are_refused_by_file_and_place(tmp_path: Path, content: str, text: str) -> None:
     (tmp_path / "plan.json").write_text(content)
     with pytest.raises(settings.SettingsError, match=rf"{tmp_path}/plan.json.*{text}"):
-        read_plan(tmp_path / "plan.json")
+        plan.read_plan(tmp_path / "plan.json")
 
 
 @pytest.mark.usefixtures("quick_processes")
@@ -186,7 +180,7 @@ def test_one_run_cannot_hold_up_the_others(tmp_path: Path) -> None:
             assert child.pid is not None
             os.kill(child.pid, signal.SIGKILL)
 
-    ends = run_plan(runs, jobs=1, device="cpu", on_event=watch)
+    ends = plan.run_plan(runs, jobs=1, device="cpu", on_event=watch)
     assert [event.kind for event in ends] == ["skipped", "failed", "failed", "finished", "failed"]
     assert ends[0].result == done
     assert "was killed by SIGKILL (out of memory?)" in ends[1].message
@@ -207,8 +201,8 @@ def test_one_run_cannot_hold_up_the_others(tmp_path: Path) -> None:
 def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
     runs = [planned(tmp_path / "a", seed=seed) for seed in (1, 2)]
     with pytest.raises(ValueError, match=f"2 runs for the folder {tmp_path}/a"):
-        run_plan(runs)
-    assert run_plan([]) == []
+        plan.run_plan(runs)
+    assert plan.run_plan([]) == []
 
 
 @pytest.mark.usefixtures("quick_processes")
@@ -217,5 +211,5 @@ def test_an_error_in_the_callback_ends_the_processes(tmp_path: Path) -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        run_plan([planned(tmp_path / "a", epochs=10**7)], jobs=1, device="cpu", on_event=broken)
+        plan.run_plan([planned(tmp_path / "a", epochs=10**7)], jobs=1, device="cpu", on_event=broken)
     assert multiprocessing.active_children() == []

@@ -310,19 +310,17 @@ def _compare(group: RunGroup[R], other: RunGroup[R], paired: bool | None) -> Com
 
 def _labels(runs: Sequence[FinishedRun]) -> list[str]:
     """Model names with the settings in which groups of the same name differ: the first few, or all if these collide."""
-    groups = {settings.dumps(without_repetition(run.experiment)): run.experiment for run in runs}
+    alike = [without_repetition(run.experiment) for run in runs]
     tables = {}
-    for text, one in groups.items():
-        leaves = settings.leaves(settings.to_table(without_repetition(one)))
-        tables[text] = {path.rpartition(".")[2]: value for path, value in leaves}
+    for one in alike:
+        leaves = settings.leaves(settings.to_table(one))
+        tables[one] = {path.rpartition(".")[2]: value for path, value in leaves}
     parts = {}
-    for text, experiment in groups.items():
-        name, table = experiment.model.name, tables[text]
-        alike = [tables[other] for other, one in groups.items() if one.model.name == name]
-        differing = [key for key in table if any(other.get(key) != table[key] for other in alike)]
-        parts[text] = [name, *(f"{key}={table[key]}" for key in differing)]
+    for one, table in tables.items():
+        others = [other for group, other in tables.items() if group.model.name == one.model.name]
+        differing = [key for key in table if any(other.get(key) != table[key] for other in others)]
+        parts[one] = [one.model.name, *(f"{key}={table[key]}" for key in differing)]
     most = LABEL_SETTINGS + 1
-    short = {text: ", ".join([*one[:most], *(["..."] if len(one) > most else [])]) for text, one in parts.items()}
+    short = {one: ", ".join([*names[:most], *(["..."] if len(names) > most else [])]) for one, names in parts.items()}
     counts = Counter(short.values())
-    labels = {text: short[text] if counts[short[text]] == 1 else ", ".join(one) for text, one in parts.items()}
-    return [labels[settings.dumps(without_repetition(run.experiment))] for run in runs]
+    return [short[one] if counts[short[one]] == 1 else ", ".join(parts[one]) for one in alike]

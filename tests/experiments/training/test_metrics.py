@@ -48,10 +48,11 @@ def test_roc_auc_is_that_of_scikit_learn(case: tuple[torch.Tensor, torch.Tensor]
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_roc_auc_of_scores_that_are_no_numbers_is_not_defined(classes: int) -> None:
+def test_roc_auc_of_nan_and_r2_of_one_node_are_not_defined(classes: int) -> None:
     out = torch.randn(6, classes)
     out[4] = math.nan
     assert math.isnan(metrics.roc_auc(out, torch.tensor([0, 1, 0, 1, 0, 1])))
+    assert math.isnan(metrics.r2(torch.ones(1, 1), torch.ones(1, 1)))
 
 
 def test_roc_auc_of_several_classes_is_the_macro_mean_against_the_rest() -> None:
@@ -71,7 +72,3 @@ def test_regression_metrics_are_those_of_scikit_learn(pairs: list[tuple[int, int
     out, y = (torch.stack([value, value.flip(0) / 4], dim=1) for value in (out, y))  # two targets
     assert metrics.mse(out, y) == pytest.approx(mean_squared_error(y.double(), out.double()), abs=1e-9)
     assert metrics.r2(out, y) == pytest.approx(r2_score(y.double(), out.double()), rel=1e-9, abs=1e-9)
-
-
-def test_r2_of_one_node_is_not_defined() -> None:
-    assert math.isnan(metrics.r2(torch.ones(1, 1), torch.ones(1, 1)))

@@ -218,10 +218,7 @@ def test_files_are_trained_on_as_memory_is(tmp_path: Path, batches: dict[str, An
     assert scores[0] == scores[1]
 
 
-def test_refused_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="batch_size = 21 is more than the 20 training nodes"):
-        train(experiment(batch_size=21), tmp_path / "run", device="cpu")
-    assert not (tmp_path / "run").exists()
+def test_a_fanout_has_a_number_for_each_layer() -> None:
     options = TrainingOptions(epochs=1, batch_size=5, fanout=(3, 3, 2))
     with pytest.raises(SettingsError, match="3,3,2 has 3 numbers, but the network has 2 layers; give one for each"):
         fit(Network(GOAT, 5, 3), tiny(), options, device="cpu")

@@ -157,13 +157,6 @@ def group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
 
 
-def test_outside_of_torchrun_a_process_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
-    monkeypatch.setenv("RANK", "3")  # of something else
-    assert processes() == Processes()
-    assert processes().leads
-
-
 @pytest.mark.usefixtures("group")
 def test_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert processes() == Processes(1, 2, 2, 1)
@@ -171,6 +164,9 @@ def test_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GROUP_WORLD_SIZE", "3")
     with pytest.raises(SettingsError, match="2 processes on 3 machines, 2 of them here"):
         processes()
+    monkeypatch.delenv("TORCHELASTIC_RUN_ID")  # the others are of something else
+    assert processes() == Processes()
+    assert processes().leads
 
 
 @pytest.mark.usefixtures("group")

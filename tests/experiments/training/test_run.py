@@ -17,18 +17,8 @@ from tests.experiments.training.graphs import tiny
 from tests.experiments.training.test_resume import outcome
 from torch_goat import settings
 from torch_goat.data.loader import write_graph
-from torch_goat.experiments import (
-    Epoch,
-    Experiment,
-    Interrupted,
-    Result,
-    RunError,
-    TrainingOptions,
-    finished,
-    models,
-    train,
-)
-from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments import Epoch, Experiment, Interrupted, Result, RunError, TrainingOptions, finished, train
+from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.training import train as run_module
 from torch_goat.files import Busy, locked
 from torch_goat.nn import Ordering
@@ -87,7 +77,7 @@ def test_a_run_is_a_folder(tmp_path: Path, dataset: str, metric: str) -> None:
 
     # The weights are those whose metrics are in the result.
     data = tiny(regression=dataset == "regression")
-    network = models.Network(wanted.model, 5, 1 if dataset == "regression" else 3)
+    network = Network(wanted.model, 5, 1 if dataset == "regression" else 3)
     network.load_state_dict(load_file(folder / "model.safetensors"))
     out = network.eval()(data.x, data.edge_index).detach()[data.test_mask]
     y = data.y[data.test_mask]
@@ -105,16 +95,11 @@ def test_the_same_experiment_gives_the_same_result_and_another_seed_another(tmp_
     assert other.best_epoch > 0
 
 
-def test_a_run_that_is_done_is_not_done_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert finished(experiment(), tmp_path / "run") is None
-    result = train(experiment(), tmp_path / "run", device="cpu")
+def test_a_run_that_is_done_is_neither_done_again_nor_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert finished(experiment(), tmp_path) is None
+    result = train(experiment(), tmp_path, device="cpu")
     monkeypatch.setattr(run_module, "Loop", None)
-    assert train(experiment(), tmp_path / "run", device="cpu") == result
-    assert finished(experiment(), tmp_path / "run") == result
-
-
-def test_a_folder_with_another_experiment_is_refused(tmp_path: Path) -> None:
-    train(experiment(), tmp_path, device="cpu")
+    assert train(experiment(), tmp_path, device="cpu") == finished(experiment(), tmp_path) == result
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(RunError, match=r"another experiment \(training.learning_rate = 0.005 there, 0.1 here\)"):
         train(experiment(learning_rate=0.1), tmp_path, device="cpu")
@@ -219,7 +204,7 @@ def test_orderings_are_recorded_as_the_layers_give_them(tmp_path: Path, batches:
     result = train(wanted, tmp_path, device="cpu")
     assert len(list((tmp_path / "orderings").iterdir())) == 26  # two layers, before training and after each epoch
     torch.manual_seed(wanted.seed)
-    network, data = models.Network(wanted.model, 5, 3).eval(), tiny()
+    network, data = Network(wanted.model, 5, 3).eval(), tiny()
     for epoch in (0, result.best_epoch):
         _, orderings = network(data.x, data.edge_index, return_orderings=True)
         for layer, expected in enumerate(orderings, start=1):
@@ -244,15 +229,10 @@ def test_a_fixed_ordering_is_that_of_a_first_training_with_the_same_seed(tmp_pat
         train(from_file, tmp_path / f"file-{epoch}", device="cpu")
         weights = [(path / "model.safetensors").read_bytes() for path in (folder, tmp_path / f"file-{epoch}")]
         assert weights[0] == weights[1]
-
-
-def test_orderings_that_are_gone_are_asked_for(tmp_path: Path) -> None:
-    wanted = experiment(GOAT, fixed_ordering=3)
-    train(wanted, tmp_path / "run", device="cpu")
-    (tmp_path / "run/result.json").unlink()
-    shutil.rmtree(tmp_path / "run/ordering-run/orderings")
-    with pytest.raises(RunError, match="ordering-run is done, but its orderings are gone; remove it to train it again"):
-        train(wanted, tmp_path / "run", device="cpu")
+        (folder / "result.json").unlink()
+        shutil.rmtree(folder / "ordering-run/orderings")
+        with pytest.raises(RunError, match="ordering-run is done, but its orderings are gone; remove it to train it"):
+            train(fixed, folder, device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -263,9 +243,10 @@ def test_orderings_that_are_gone_are_asked_for(tmp_path: Path) -> None:
         (GOAT, {"orderings_files": ("a", "b")}, "has 2 files, but the model has 1 GOAT layers"),
         (GOAT, {"orderings_files": ("nowhere",)}, "there is no file 'nowhere'"),
         (replace(GOAT, max_neighbors=2), {"fixed_ordering": 3}, "max_neighbors = 2 draws other neighbours"),
+        (GOAT, {"batch_size": 21}, "batch_size = 21 is more than the 20 training nodes"),
     ],
 )
-def test_orderings_that_cannot_be_had_are_refused_before_anything_is_written(
+def test_options_that_do_not_fit_are_refused_before_anything_is_written(
     tmp_path: Path, model: ModelOptions, options: dict, text: str
 ) -> None:
     with pytest.raises(ValueError, match=text):

@@ -13,18 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Identity, Module, Parameter
-from torch_geometric.nn import (
-    MLP,
-    BatchNorm,
-    GATConv,
-    GATv2Conv,
-    GCNConv,
-    GINConv,
-    LayerNorm,
-    MessagePassing,
-    PNAConv,
-    SAGEConv,
-)
+from torch_geometric import nn as pyg
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
 from torch_geometric.utils import remove_self_loops
@@ -87,7 +76,7 @@ class NodeLinear(Linear):
         return super().forward(x)
 
 
-class GraphConvolution(GCNConv):
+class GraphConvolution(pyg.GCNConv):
     """PyG's ``GCNConv``, also for parts of a graph, whose degrees are those of the whole graph."""
 
     checks: bool | None = None  # as in GOATConv
@@ -110,7 +99,7 @@ class GraphConvolution(GCNConv):
         return out + states * scale.square().view(-1, 1) + self.bias
 
 
-class _Closed(MessagePassing):
+class _Closed(pyg.MessagePassing):
     """An attention layer of PyG that takes edges with self loops from a cache.
 
     PyG adds them in every call, and waits for the device to count them. With edge features it still does, since those
@@ -127,15 +116,15 @@ class _Closed(MessagePassing):
         return super().forward(x, edge_index, edge_attr)
 
 
-class GraphAttention(_Closed, GATConv):
+class GraphAttention(_Closed, pyg.GATConv):
     """PyG's ``GATConv``."""
 
 
-class DynamicGraphAttention(_Closed, GATv2Conv):
+class DynamicGraphAttention(_Closed, pyg.GATv2Conv):
     """PyG's ``GATv2Conv``."""
 
 
-class MeanSAGE(SAGEConv):
+class MeanSAGE(pyg.SAGEConv):
     """PyG's ``SAGEConv`` with the mean, which projects before averaging if that is narrower.
 
     The mean of projected states is the projected mean. PyG averages first, in the full width for every edge, which does
@@ -152,7 +141,7 @@ class MeanSAGE(SAGEConv):
 class SumOfHeads(Module):
     """A PyG attention layer, built to average its heads and without a bias, whose heads are summed instead."""
 
-    def __init__(self, conv: MessagePassing) -> None:
+    def __init__(self, conv: pyg.MessagePassing) -> None:
         super().__init__()
         self.conv = conv
         self.bias = Parameter(torch.empty(conv.out_channels))
@@ -174,8 +163,8 @@ def _closed(edge_index: Tensor, num_nodes: int, checks: bool | None) -> Tensor:
 def build_norm(norm: str, channels: int) -> Module:
     """Builds a normalisation by its name; a single node is normalised as in evaluation, also in training."""
     if norm == "batch":
-        return BatchNorm(channels, allow_single_element=True)
-    return LayerNorm(channels, mode="node") if norm == "layer" else Identity()
+        return pyg.BatchNorm(channels, allow_single_element=True)
+    return pyg.LayerNorm(channels, mode="node") if norm == "layer" else Identity()
 
 
 def degree_histogram(edge_index: Tensor, num_nodes: int) -> Tensor:
@@ -199,11 +188,11 @@ def _janossy(place: Place, *, permutation_lengths: tuple[int, ...], **options: A
 
 def _gin(place: Place, *, activation: str, norm: str) -> Module:
     widths = [place.in_channels, place.out_channels, place.out_channels]
-    return GINConv(MLP(widths, act=activation, norm=build_norm(norm, place.out_channels)))
+    return pyg.GINConv(pyg.MLP(widths, act=activation, norm=build_norm(norm, place.out_channels)))
 
 
 def _attention(
-    conv: Callable[..., MessagePassing], place: Place, *, heads: int, head_pooling: str, attention_dropout: float
+    conv: Callable[..., pyg.MessagePassing], place: Place, *, heads: int, head_pooling: str, attention_dropout: float
 ) -> Module:
     widths = place.in_channels, place.out_channels, heads
     build = partial(conv, *widths, dropout=attention_dropout, edge_dim=place.edge_dim)
@@ -215,7 +204,7 @@ def _pna(place: Place, *, aggregators: tuple[str, ...], scalers: tuple[str, ...]
         raise ValueError("a pna layer needs the degrees of the training graph; pass degree=degree_histogram(...).")
     if int(place.degree[1:].sum()) == 0:
         raise ValueError("a pna layer scales by the mean degree, but the graph of its degree histogram has no edges.")
-    return PNAConv(place.in_channels, place.out_channels, list(aggregators), list(scalers), place.degree)
+    return pyg.PNAConv(place.in_channels, place.out_channels, list(aggregators), list(scalers), place.degree)
 
 
 def _goat(
@@ -241,7 +230,7 @@ KINDS: dict[str, Kind] = {
         whole="degree",
     ),
     "sage-mean": Kind("GraphSAGE with the mean over neighbours", partial(_plain, MeanSAGE)),
-    "sage-max": Kind("GraphSAGE with the maximum over neighbours", partial(_plain, partial(SAGEConv, aggr="max"))),
+    "sage-max": Kind("GraphSAGE with the maximum over neighbours", partial(_plain, partial(pyg.SAGEConv, aggr="max"))),
     "sage-lstm": Kind(
         "GraphSAGE with an LSTM that reads all neighbours in a random order",
         partial(_plain, JanossyConv),
