@@ -28,7 +28,7 @@ from torch_goat.experiments.training.result import Result
 from torch_goat.experiments.training.task import Task
 from torch_goat.files import is_locked
 from torch_goat.nn.ordering import Ordering
-from torch_goat.settings import nearest
+from torch_goat.settings import check_known, nearest
 
 CONFIG: Final = "config.toml"  # the experiment
 RESULT: Final = "result.json"  # written last: where it exists, the run is done
@@ -285,7 +285,6 @@ def _widths(dataset: str, schema: Schema | None, arrays: Data | None) -> tuple[i
         return schema.in_channels, schema.out_channels, schema.edge_dim
     if arrays is not None:
         return arrays.num_features, Task(arrays, torch.device("cpu")).channels, arrays.num_edge_features
-    known = DATASETS.get(dataset)
-    if known is None:
-        raise ValueError(f"there is no dataset {dataset!r}{nearest(dataset, DATASETS)}")
+    check_known("dataset", dataset, DATASETS)
+    known = DATASETS[dataset]
     return known.features, known.classes or 1, 0

@@ -1,5 +1,4 @@
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Literal
 
@@ -111,11 +110,11 @@ class ModelOptions:
 
     def _check_values(self) -> None:
         """Checks each option by itself."""
-        _check_known("name", [self.name], KINDS)
-        _check_known("last", [self.last] if self.last else [], KINDS)
-        _check_known("aggregators", self.aggregators, AGGREGATORS)
-        _check_known("scalers", self.scalers, SCALERS)
-        _check_known("backend", [self.backend], BACKENDS)
+        lists = {"aggregators": AGGREGATORS, "scalers": SCALERS}
+        for name, known in {"name": KINDS, "last": {"", *KINDS}, "backend": BACKENDS, **lists}.items():
+            for value in getattr(self, name) if name in lists else [getattr(self, name)]:
+                if value not in known:
+                    raise ValueError(f"{name}={value!r} is unknown{nearest(value, known)}")
         for name in ("aggregators", "scalers", "permutation_lengths"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty; name at least one.")
@@ -156,9 +155,3 @@ class ModelOptions:
                     f"{name}={width} is odd, but a bidirectional RNN gives each direction half of it; choose an even "
                     "width or bidirectional=false."
                 )
-
-
-def _check_known(name: str, values: Iterable[str], known: Iterable[str]) -> None:
-    for value in values:
-        if value not in known:
-            raise ValueError(f"{name}={value!r} is unknown{nearest(value, known)}")
