@@ -10,6 +10,7 @@ from tests.app.conftest import Goat
 from tests.small_runs import small
 from torch_goat import settings
 from torch_goat.app.cli.progress import RunProgress
+from torch_goat.app.explain import explain
 from torch_goat.data.loader import write_graph
 from torch_goat.experiments import Epoch, Experiment, Run, train
 from torch_goat.experiments.search import starting_point
@@ -134,7 +135,8 @@ def test_several_processes_share_mini_batches_alone(goat: Goat, monkeypatch: pyt
 
 
 def test_a_folder_of_arrays(goat: Goat) -> None:
-    write_graph(small("top2"), Path("arrays"))
+    data = small("top2")
+    write_graph(data, Path("arrays"))
     options = ["--set", "epochs=3", "--set", "patience=0", "--device", "cpu", "--batch-size", "10", "--fanout", "4,4"]
     ended = goat("train", "arrays", "--model", "gat", *options)
     assert "gat on arrays (masks 0)" in ended.out
@@ -145,6 +147,8 @@ def test_a_folder_of_arrays(goat: Goat) -> None:
     folder = the_run()
     goat("report", str(folder), "-o", "report.html")
     goat("explain", str(folder), "--node", "3")
+    neighbors = data.edge_index[0, data.edge_index[1] == 3]
+    assert {one.neighbor for one in explain(run, "3").effects} == {*neighbors.tolist()}
     np.save("arrays/y.npy", 1 - np.load("arrays/y.npy"))
     changed = goat("explain", str(folder), "--node", "3", code=2)
     assert changed.err.count("\n") == 1

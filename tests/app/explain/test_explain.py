@@ -12,9 +12,7 @@ from torch import Tensor
 from tests.small_runs import run, small
 from torch_goat.app.explain import Explanation, explain
 from torch_goat.app.explain.figure import save_figure, short
-from torch_goat.data.loader import write_graph
-from torch_goat.experiments import Experiment, Run, RunError, TrainingOptions, train
-from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments import Run, RunError
 from torch_goat.nn import Ordering
 from torch_goat.settings import SettingsError
 
@@ -185,18 +183,6 @@ def test_the_figure_is_a_picture(runs: Path, tmp_path: Path, name: str, monkeypa
 def test_names_are_cut_to_one_line() -> None:
     assert short("a\tb\nc") == "a\N{REPLACEMENT CHARACTER}b\N{REPLACEMENT CHARACTER}c"
     assert short("x" * 30) == "x" * 23 + "…"
-
-
-def test_a_run_on_a_folder_of_arrays(tmp_path: Path) -> None:
-    data = small("top2")
-    write_graph(data, tmp_path / "graph")
-    experiment = Experiment(
-        "mine", graph=str(tmp_path / "graph"), model=ModelOptions(hidden_channels=4), training=TrainingOptions(epochs=2)
-    )
-    train(experiment, tmp_path / "run", device="cpu")
-    found = explain(Run(tmp_path / "run"), str(NODE))
-    neighbors = set(data.edge_index[0][data.edge_index[1] == NODE].tolist())
-    assert {one.neighbor for one in found.effects} == neighbors
 
 
 def test_runs_and_nodes_that_cannot_be_explained(runs: Path, tmp_path: Path) -> None:
