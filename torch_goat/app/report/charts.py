@@ -18,12 +18,13 @@ from matplotlib.ticker import MaxNLocator
 from torch_goat.app.explain import Stability
 from torch_goat.app.explain.figure import short
 from torch_goat.app.report.measures import Bin
+from torch_goat.app.report.text import METRICS, SPLITS
 from torch_goat.experiments import NamedGraph, Run
 from torch_goat.experiments.comparison import RunGroup
 
 MAX_COUNTS: Final = 12  # classes up to which the confusion matrix shows counts
 POINTS: Final = 2000  # of a scatter plot
-NAMES: Final = {"accuracy": "accuracy (%)", "macro_f1": "macro F1 (%)", "mse": "squared error (target unit²)"}
+NAMES: Final = METRICS | {"mse": "squared error (target unit²)"}
 
 # Placeholder colours that become variables of the style sheet, so that charts follow the light or dark theme.
 INK: Final = "#0a0a01"
@@ -122,8 +123,7 @@ def learning_charts(run: Run, graph: NamedGraph) -> list[Chart]:
         of = "target unit" if graph.target_scale == 1 else "standard deviations"
         loss, metric, unit = f"squared error ({of}²)", "mse", 1
     losses = {"training, with dropout": curves["train_loss"], "validation": curves["val_loss"]}
-    splits = {"train": "training", "val": "validation", "test": "test"}
-    metrics = {label: unit * curves[f"{split}_{metric}"] for split, label in splits.items()}
+    metrics = {label: unit * curves[f"{split}_{metric}"] for split, label in SPLITS.items()}
     caption = f"The dashed line marks epoch {best_epoch}, whose weights were kept."
     charts = [Chart("loss", "Loss by epoch", caption), Chart("metric", f"{_name(metric)} by epoch", caption)]
     for chart, label, lines in zip(charts, (loss, NAMES[metric]), (losses, metrics), strict=True):
