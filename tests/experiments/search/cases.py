@@ -47,3 +47,7 @@ def run_logged(study: Study) -> None:
 def events(*folders: Path) -> Counter[str]:
     files = [path for folder in folders for path in folder.glob("worked-*")]
     return Counter(line for path in files for line in path.read_text().splitlines())
+
+
+def told(study: Study) -> list[tuple[object, ...]]:
+    return [(trial.number, trial.state.name, trial.params, trial.value) for trial in study.trials()]

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.experiments.search.cases import events, run_logged, small_search, start
-from torch_goat.experiments.search import Search
+from tests.experiments.search.cases import events, run_logged, small_search, start, told
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.search.tune import run_trials
 from torch_goat.experiments.training import train as run_module
@@ -38,11 +37,6 @@ def work(name: str, folder: Path, kill_at: int = 0) -> None:
     run_logged(Study(SEARCHES[name], folder, "", TRIALS))
 
 
-def told(search: Search, folder: Path) -> list[tuple[object, ...]]:
-    trials = Study(search, folder, "", TRIALS).trials()
-    return [(trial.number, trial.state.name, trial.params, trial.value) for trial in trials]
-
-
 def results(folder: Path) -> dict[Path, tuple[int, int]]:
     """Which runs are done, and by which writing."""
     found = {path: path.stat() for path in folder.glob("trials/*/*/result.json")}
@@ -54,9 +48,9 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[tupl
     torch.set_num_threads(1)
     found = {}
     for name, search in SEARCHES.items():
-        folder = tmp_path_factory.mktemp(name)
-        run_trials(Study(search, folder, "", TRIALS), device="cpu")
-        found[name] = told(search, folder)
+        study = Study(search, tmp_path_factory.mktemp(name), "", TRIALS)
+        run_trials(study, device="cpu")
+        found[name] = told(study)
     return found
 
 
@@ -75,7 +69,7 @@ def test_killed_around_its_writings(
         done = results(tmp_path)
         assert starts < 100
     assert starts > 3
-    assert told(SEARCHES[name], tmp_path) == undisturbed[name]
+    assert told(Study(SEARCHES[name], tmp_path, "", TRIALS)) == undisturbed[name]
 
 
 def test_two_processes_share_a_search_and_survive_each_other(
@@ -96,7 +90,7 @@ def test_two_processes_share_a_search_and_survive_each_other(
     for process in processes:
         process.join()
         assert process.exitcode == 0
-    assert told(SEARCHES["grid"], tmp_path) == undisturbed["grid"]
+    assert told(Study(SEARCHES["grid"], tmp_path, "", TRIALS)) == undisturbed["grid"]
     assert {count for name, count in events(tmp_path).items() if "finished" in name} == {1}
     assert len(list(tmp_path.glob("trials/*"))) == TRIALS
 
@@ -106,7 +100,7 @@ def test_two_processes_at_once_train_every_trial_once(tmp_path: Path) -> None:
     for process in processes:
         process.join()
         assert process.exitcode == 0
-    found = told(SEARCHES["tpe"], tmp_path)
+    found = told(Study(SEARCHES["tpe"], tmp_path, "", TRIALS))
     assert [(number, state) for number, state, *_ in found] == [(number, "COMPLETE") for number in range(TRIALS)]
     assert len({str(point) for _, _, point, _ in found}) == TRIALS
     started = {name: count for name, count in events(tmp_path).items() if "started" in name}

@@ -10,7 +10,7 @@ import pytest
 from optuna.trial import TrialState
 
 import torch_goat.experiments.training.train
-from tests.experiments.search.cases import small_search
+from tests.experiments.search.cases import small_search, told
 from torch_goat import settings
 from torch_goat.experiments import Event, Experiment, Interrupted, RunError
 from torch_goat.experiments.models import ModelOptions
@@ -110,10 +110,6 @@ def search_in(folder: Path, search: Search, total: int, storage: str = "") -> St
     study = Study(search, folder, storage, total)
     run_trials(study, device="cpu")
     return study
-
-
-def told(study: Study) -> list[tuple[object, ...]]:
-    return [(trial.number, trial.state, trial.params, trial.value) for trial in study.trials()]
 
 
 @pytest.mark.parametrize("method", ["tpe", "grid"])
