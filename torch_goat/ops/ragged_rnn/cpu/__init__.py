@@ -65,35 +65,29 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     heads, num_sources, directions, _ = projected.shape
     shape = _shape(kind, inputs)
     tasks = _tasks(shape, heads, directions, places.segments)
-    chunks = tasks.size // (heads * directions)
-
-    def zeros(*size: int) -> Tensor:
-        return weight_hh.new_zeros(chunks, heads, *size, dtype=torch.double)
-
-    width = shape.gates * shape.width
+    chunks, width = tasks.size // (heads * directions), shape.gates * shape.width
     table = weight_hh.new_zeros(chunks, heads, num_sources, directions, width)
     scale = weight_hh.new_empty(directions, *places.source.shape)
-    recurrent = zeros(directions, shape.blocks * shape.width, shape.gates * shape.lanes)
-    share, extra = zeros(directions, 1, width), zeros(directions, 1, shape.segments * shape.width)
+    sizes = [shape.blocks * shape.lanes * width, width, shape.segments * shape.width]
+    weights = weight_hh.new_zeros(chunks, heads, directions, sum(sizes), dtype=torch.double)
     states = grad.to(weight_hh.dtype).contiguous().view(-1, heads, directions, shape.hidden).numpy()
-    outputs = sweep.Outputs(*[value.numpy() for value in (table, scale, recurrent, share, extra)])
+    outputs = sweep.Outputs(table.numpy(), scale.numpy(), weights.numpy())
     packed, longest_first = _packed(shape, inputs), _longest_first(places.segments)
     arguments = (packed, longest_first, saved[0].numpy(), states, outputs, tasks)
     num_steps = places.source.numel() * directions
     _run_all(lambda begin, end: sweep.backward(shape, *arguments, begin, end), tasks.size, num_steps)
-    grad_bias_hh = _sum(share).squeeze(2)
+    recurrent, grad_bias_hh, extra = _sum(weights).split(sizes, dim=-1)
     grad_bias = grad_bias_hh
     if kind == "gru":
         grad_bias = grad_bias_hh.unflatten(-1, (shape.blocks, 3, shape.lanes)).clone()
-        grad_bias[..., 2, :] = _sum(extra).view(heads, directions, shape.blocks, shape.segments, shape.lanes).sum(dim=3)
+        grad_bias[..., 2, :] = extra.unflatten(-1, (shape.blocks, shape.segments, shape.lanes)).sum(dim=3)
         grad_bias = grad_bias.flatten(-3)
-    grad_recurrent = packing.unpack_recurrent(shape, _sum(recurrent).unflatten(2, (shape.blocks, shape.width)))
+    recurrent = recurrent.unflatten(-1, (shape.blocks, shape.width, -1))
     return Gradients(
         packing.unpack_gates(shape, _sum(table)).to(projected.dtype),
         _sum(scale),
-        grad_recurrent.to(weight_hh.dtype).contiguous(),
-        packing.unpack_gates(shape, grad_bias).to(weight_hh.dtype),
-        packing.unpack_gates(shape, grad_bias_hh).to(weight_hh.dtype, copy=True),
+        packing.unpack_recurrent(shape, recurrent).to(weight_hh.dtype).contiguous(),
+        *(packing.unpack_gates(shape, value).to(weight_hh.dtype, copy=True) for value in (grad_bias, grad_bias_hh)),
     )
 
 

@@ -15,7 +15,6 @@ from numba.extending import overload
 from torch_goat.ops.ragged_rnn.cpu.layout import (
     count_blocks,
     count_lanes,
-    flush,
     gather,
     load_bias,
     load_gates,
@@ -23,12 +22,14 @@ from torch_goat.ops.ragged_rnn.cpu.layout import (
     load_units,
     no_gates,
     no_units,
+    ones,
     scatter,
+    split,
     store,
     store_totals,
 )
 from torch_goat.ops.ragged_rnn.cpu.products import add_product, add_transposed
-from torch_goat.ops.ragged_rnn.cpu.simd import activate_lstm, join, multiply_add, part, sigmoid, tanh
+from torch_goat.ops.ragged_rnn.cpu.simd import activate_lstm, flush, join, multiply_add, sigmoid, tanh
 
 
 class Weights(NamedTuple):
@@ -48,20 +49,24 @@ class Scratch(NamedTuple):
     h: np.ndarray  # [steps + 1, P * width]
     c: np.ndarray  # [steps + 1, P * width], LSTM: the memory
     extra: np.ndarray  # [steps, P * width], LSTM: tanh(c). GRU: the recurrent share of the new gate, then its gradient
+    states: np.ndarray  # [2, steps + 1, P * width], h and c
 
 
-class Place(NamedTuple):
-    """Where every segment of the group is."""
+class Group(NamedTuple):
+    """Up to P segments, and what they read. A missing segment reads the places of the first."""
 
-    at: np.ndarray  # [P]
+    origin: np.ndarray  # [P], the place of the first step
+    last: np.ndarray  # [P], the last step
+    at: np.ndarray  # [P], the place of this step
+    table: np.ndarray  # [S, G * width], the projected states
     source: np.ndarray  # [E], the row of the table at each place
     scale: np.ndarray  # [E], its coefficient
 
 
 @njit(forceinline=True)
-def _input_share(cell, table, place, weights, block):
-    row = gather(cell, table, place.source, place.at, block)
-    return multiply_add(row, load_scale(cell, place.scale, place.at), load_bias(cell, weights.bias, block))
+def _input_share(cell, group, weights, block):
+    row = gather(cell, group.table, group.source, group.at, block)
+    return multiply_add(row, load_scale(cell, group.scale, group.at), load_bias(cell, weights.bias, block))
 
 
 @njit(forceinline=True)
@@ -74,20 +79,20 @@ def _add_recurrent(cell, gates, weights, block, h, now):
     return gates
 
 
-def step(cell, table, place, weights, scratch, now, after):
+def step(cell, group, weights, scratch, now, after):
     """Reads one place of every segment."""
 
 
 @overload(step, jit_options={"forceinline": True})
-def _(cell, table, place, weights, scratch, now, after):
+def _(cell, group, weights, scratch, now, after):
     return {"lstm": _lstm, "gru": _gru, "rnn": _rnn}[cell.kind]
 
 
-def _lstm(cell, table, place, weights, scratch, now, after):
+def _lstm(cell, group, weights, scratch, now, after):
     for block in range(count_blocks(cell, weights.recurrent)):
-        gates = _input_share(cell, table, place, weights, block)
+        gates = _input_share(cell, group, weights, block)
         gates = activate_lstm(_add_recurrent(cell, gates, weights, block, scratch.h, now))
-        i, f, g, o = part(gates, 0, 4), part(gates, 1, 4), part(gates, 2, 4), part(gates, 3, 4)
+        i, f, g, o = split(cell, gates)
         c = multiply_add(f, load_units(cell, scratch.c, now, block), i * g)
         tanh_c = tanh(c)
         store(scratch.gates, now, block, gates)
@@ -96,21 +101,21 @@ def _lstm(cell, table, place, weights, scratch, now, after):
         store(scratch.h, after, block, o * tanh_c)
 
 
-def _gru(cell, table, place, weights, scratch, now, after):
+def _gru(cell, group, weights, scratch, now, after):
     for block in range(count_blocks(cell, weights.recurrent)):
-        gates = _input_share(cell, table, place, weights, block)
+        gates = _input_share(cell, group, weights, block)
         share = _add_recurrent(cell, load_bias(cell, weights.bias_hh, block), weights, block, scratch.h, now)
-        both, new_share = gates + share, part(share, 2, 3)
-        r, z = sigmoid(part(both, 0, 3)), sigmoid(part(both, 1, 3))
-        new = tanh(multiply_add(r, new_share, part(gates, 2, 3)))
+        reset, update, _ = split(cell, gates + share)
+        r, z, new_share = sigmoid(reset), sigmoid(update), split(cell, share)[2]
+        new = tanh(multiply_add(r, new_share, split(cell, gates)[2]))
         store(scratch.gates, now, block, join((r, z, new)))
         store(scratch.extra, now, block, new_share)
         store(scratch.h, after, block, multiply_add(z, load_units(cell, scratch.h, now, block) - new, new))
 
 
-def _rnn(cell, table, place, weights, scratch, now, after):
+def _rnn(cell, group, weights, scratch, now, after):
     for block in range(count_blocks(cell, weights.recurrent)):
-        gates = _input_share(cell, table, place, weights, block)
+        gates = _input_share(cell, group, weights, block)
         h = tanh(_add_recurrent(cell, gates, weights, block, scratch.h, now))
         store(scratch.gates, now, block, h)
         store(scratch.h, after, block, h)
@@ -126,10 +131,10 @@ class Grads(NamedTuple):
 
 
 @njit(forceinline=True)
-def _to_input(cell, table, place, grads, block, grad):
+def _to_input(cell, group, grads, block, grad):
     """Adds the gradient of a block of the input's share to its rows; the result sums to the gradient of the scale."""
-    scatter(cell, grads.table, place.source, place.at, block, grad * load_scale(cell, place.scale, place.at))
-    return grad * gather(cell, table, place.source, place.at, block)
+    scatter(cell, grads.table, group.source, group.at, block, grad * load_scale(cell, group.scale, group.at))
+    return grad * gather(cell, group.table, group.source, group.at, block)
 
 
 @njit(forceinline=True)
@@ -143,20 +148,20 @@ def _add_transposed(cell, units, weights, block, scratch, now):
     return units
 
 
-def step_back(cell, table, place, weights, scratch, now, grads):
+def step_back(cell, group, weights, scratch, now, grads):
     """The gradients of the state before a step and of its inputs, from that of the state after it."""
 
 
 @overload(step_back, jit_options={"forceinline": True})
-def _(cell, table, place, weights, scratch, now, grads):
+def _(cell, group, weights, scratch, now, grads):
     return {"lstm": _lstm_back, "gru": _gru_back, "rnn": _rnn_back}[cell.kind]
 
 
-def _lstm_back(cell, table, place, weights, scratch, now, grads):
+def _lstm_back(cell, group, weights, scratch, now, grads):
     blocks, products = count_blocks(cell, weights.recurrent), no_gates(cell)
     for block in range(blocks):
         gates = load_gates(cell, scratch.gates, now, block)
-        i, f, g, o = part(gates, 0, 4), part(gates, 1, 4), part(gates, 2, 4), part(gates, 3, 4)
+        i, f, g, o = split(cell, gates)
         tanh_c = load_units(cell, scratch.extra, now, block)
         dh = load_units(cell, grads.h, 0, block)
         through = dh * o
@@ -168,38 +173,38 @@ def _lstm_back(cell, table, place, weights, scratch, now, grads):
         grad = join((di, df, dg, do))
         store(grads.c, 0, block, flush(dc * f))
         store(scratch.gates, now, block, grad)
-        products = products + _to_input(cell, table, place, grads, block, grad)
+        products = products + _to_input(cell, group, grads, block, grad)
     store_totals(cell, grads.scale, products)
     for block in range(blocks):
         store(grads.h, 0, block, flush(_add_transposed(cell, no_units(cell), weights, block, scratch, now)))
 
 
-def _gru_back(cell, table, place, weights, scratch, now, grads):
+def _gru_back(cell, group, weights, scratch, now, grads):
     blocks, products = count_blocks(cell, weights.recurrent), no_gates(cell)
     for block in range(blocks):
         gates = load_gates(cell, scratch.gates, now, block)
-        r, z, new = part(gates, 0, 3), part(gates, 1, 3), part(gates, 2, 3)
+        r, z, new = split(cell, gates)
         dh = load_units(cell, grads.h, 0, block)
-        dnew = (dh - dh * z) * (1.0 - new * new)
+        dnew = (dh - dh * z) * (ones(cell) - new * new)
         dr = dnew * load_units(cell, scratch.extra, now, block) * (r - r * r)
         dz = dh * (load_units(cell, scratch.h, now, block) - new) * (z - z * z)
         store(grads.h, 0, block, dh * z)
         store(scratch.gates, now, block, join((dr, dz, dnew * r)))
         store(scratch.extra, now, block, dnew)
-        products = products + _to_input(cell, table, place, grads, block, join((dr, dz, dnew)))
+        products = products + _to_input(cell, group, grads, block, join((dr, dz, dnew)))
     store_totals(cell, grads.scale, products)
     for block in range(blocks):
         direct = load_units(cell, grads.h, 0, block)
         store(grads.h, 0, block, flush(_add_transposed(cell, direct, weights, block, scratch, now)))
 
 
-def _rnn_back(cell, table, place, weights, scratch, now, grads):
+def _rnn_back(cell, group, weights, scratch, now, grads):
     blocks, products = count_blocks(cell, weights.recurrent), no_gates(cell)
     for block in range(blocks):
         h = load_gates(cell, scratch.gates, now, block)
-        grad = load_units(cell, grads.h, 0, block) * (1.0 - h * h)
+        grad = load_units(cell, grads.h, 0, block) * (ones(cell) - h * h)
         store(scratch.gates, now, block, grad)
-        products = products + _to_input(cell, table, place, grads, block, grad)
+        products = products + _to_input(cell, group, grads, block, grad)
     store_totals(cell, grads.scale, products)
     for block in range(blocks):
         store(grads.h, 0, block, flush(_add_transposed(cell, no_units(cell), weights, block, scratch, now)))

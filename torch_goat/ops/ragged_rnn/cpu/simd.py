@@ -4,6 +4,9 @@ LLVM's vectoriser does not reliably vectorise loops as short as a hidden state. 
 splits it into registers of the machine's width.
 """
 
+# mypy: allow-untyped-defs
+
+import inspect
 import math
 import operator
 from collections.abc import Callable, Sequence
@@ -13,11 +16,7 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic as typed_intrinsic
-from numba.extending import models, register_model
-
-# Calls of an intrinsic have other arguments than the function that defines it.
-intrinsic: Any = typed_intrinsic
+from numba.extending import intrinsic, models, register_model
 
 
 class Vector(types.Type):
@@ -28,13 +27,9 @@ class Vector(types.Type):
     def to_llvm(self) -> ir.VectorType:
         return ir.VectorType(ir.FloatType() if self.element.bitwidth == 32 else ir.DoubleType(), self.lanes)
 
-
-class Tile(types.Type):
-    """Several vectors side by side: the rows of a small matrix, meant to stay in registers."""
-
-    def __init__(self, row: Vector, rows: int) -> None:
-        self.row, self.rows = row, rows
-        super().__init__(name=f"Tile({row}, {rows})")
+    def constant(self, value: float | Sequence[float]) -> ir.Constant:
+        """One value per lane, or the same in all."""
+        return ir.Constant(self.to_llvm(), list(value) if isinstance(value, Sequence) else [value] * self.lanes)
 
 
 @register_model(Vector)
@@ -43,111 +38,106 @@ class _VectorModel(models.PrimitiveModel):
         super().__init__(manager, vector, vector.to_llvm())
 
 
-@register_model(Tile)
-class _TileModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, tile: Tile) -> None:
-        super().__init__(manager, tile, ir.ArrayType(tile.row.to_llvm(), tile.rows))
+class Argument(NamedTuple):
+    """An argument of an operation: its type, and its value in the code."""
+
+    type: Any
+    value: ir.Value
 
 
-# Arithmetic: `+ - *` of vectors, or of a vector and a number, which is then repeated in every lane.
+class Code:
+    """Emits the LLVM code of an operation."""
+
+    def __init__(self, context: Any, builder: ir.IRBuilder) -> None:
+        self.context, self.builder = context, builder
+
+    def array(self, array: Argument) -> Any:
+        """The fields of a NumPy array: ``data``, ``shape``, ``strides``."""
+        return self.context.make_array(array.type)(self.context, self.builder, array.value)
+
+    def address(self, array: Argument, row: ir.Value, column: ir.Value) -> ir.Value:
+        """The address of an element of an array with contiguous rows."""
+        fields = self.array(array)
+        size = ir.Constant(row.type, self.context.get_abi_sizeof(self.context.get_data_type(array.type.dtype)))
+        start = self.builder.mul(row, self.builder.extract_value(fields.strides, 0))
+        offset = self.builder.add(start, self.builder.mul(column, size))
+        return self.builder.gep(self.builder.bitcast(fields.data, ir.IntType(8).as_pointer()), [offset], inbounds=True)
+
+    def load(self, address: ir.Value, vector: Vector) -> ir.Value:
+        pointer = self.builder.bitcast(address, vector.to_llvm().as_pointer())
+        return self.builder.load(pointer, align=vector.element.bitwidth // 8)
+
+    def store(self, value: ir.Value, address: ir.Value, vector: Vector) -> None:
+        pointer = self.builder.bitcast(address, vector.to_llvm().as_pointer())
+        self.builder.store(value, pointer, align=vector.element.bitwidth // 8)
+
+    def shuffle(self, vector: ir.Value, lanes: Sequence[int]) -> ir.Value:
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
+        return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
+
+    def concatenate(self, vectors: Sequence[ir.Value]) -> ir.Value:
+        joined = vectors[0]
+        for vector in vectors[1:]:
+            have, lanes = joined.type.count, vector.type.count
+            # A shuffle takes two operands of one width, hence the next vector is widened first.
+            widened = self.shuffle(vector, [*range(lanes), *[0] * (have - lanes)])
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), have + lanes), list(range(have + lanes)))
+            joined = self.builder.shuffle_vector(joined, widened, mask)
+        return joined
+
+    def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+        name = f"llvm.fmuladd.v{a.type.count}{'f32' if isinstance(a.type.element, ir.FloatType) else 'f64'}"
+        kind = ir.FunctionType(a.type, [a.type] * 3)
+        return self.builder.call(cgutils.get_or_insert_function(self.builder.module, kind, name), [a, b, c])
 
 
-def _repeated(context: Any, builder: ir.IRBuilder, value: ir.Value, of: types.Type, vector: Vector) -> ir.Value:
-    if isinstance(of, Vector):
-        return value
-    llvm = vector.to_llvm()
-    value = context.cast(builder, value, of, vector.element)
-    if isinstance(value, ir.Constant):
-        return ir.Constant(llvm, [value.constant] * vector.lanes)
-    first = builder.insert_element(ir.Constant(llvm, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-    return shuffled(builder, first, [0] * vector.lanes)
+def operation(result_of: Callable) -> Callable[[Callable], Any]:
+    """Makes a numba intrinsic of a function that emits its code.
+
+    The function takes a :class:`Code` and one :class:`Argument` per argument of the intrinsic; ``result_of`` gives the
+    type of the result from the types of these.
+    """
+
+    def decorate(emit: Callable) -> Any:
+        def typed(typing, *kinds):
+            def lower(context, builder, sig, args):
+                result = emit(Code(context, builder), *map(Argument, kinds, args))
+                return context.get_dummy_value() if result is None else result
+
+            given = (types.intp if isinstance(kind, types.Integer) else kind for kind in kinds)
+            return result_of(*kinds)(*given), lower
+
+        typed.__signature__ = inspect.signature(emit)  # type: ignore[attr-defined]
+        typed.__name__ = typed.__qualname__ = emit.__name__
+        return intrinsic(typed)
+
+    return decorate
 
 
-def constant(vector: Vector, lanes: Sequence[float]) -> ir.Constant:
-    return ir.Constant(vector.to_llvm(), list(lanes))
+# `+ - *` of two vectors.
+for _function, _name in ((operator.add, "fadd"), (operator.sub, "fsub"), (operator.mul, "fmul")):
 
-
-def shuffled(builder: ir.IRBuilder, vector: ir.Value, lanes: Sequence[int]) -> ir.Value:
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), len(lanes)), list(lanes))
-    return builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
-
-
-def _define(operation: Callable, emit: Callable) -> None:
-    @infer_global(operation)
+    @infer_global(_function)
     class _(AbstractTemplate):
         def generic(self, args: tuple, kws: dict) -> Any:
-            if len(args) == 2 and any(isinstance(arg, Vector) for arg in args):
-                vector = next(arg for arg in args if isinstance(arg, Vector))
-                if all(arg == vector or isinstance(arg, types.Float) for arg in args):
-                    return signature(vector, *args)
-            return None
+            vectors = len(args) == 2 and isinstance(args[0], Vector) and args[0] == args[1]
+            return signature(args[0], *args) if vectors else None
 
-    def lower(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        operands = [_repeated(context, builder, *pair, sig.return_type) for pair in zip(args, sig.args, strict=True)]
-        return emit(builder, *operands)
-
-    for pair in [(Vector, Vector), (Vector, types.Float), (types.Float, Vector)]:
-        lower_builtin(operation, *pair)(lower)
+    @lower_builtin(_function, Vector, Vector)
+    def _lower(context, builder, sig, args, name=_name):
+        return getattr(builder, name)(*args)
 
 
-_define(operator.add, lambda builder, a, b: builder.fadd(a, b))
-_define(operator.sub, lambda builder, a, b: builder.fsub(a, b))
-_define(operator.mul, lambda builder, a, b: builder.fmul(a, b))
-
-
-def multiply_add_of(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-    suffix = "f32" if isinstance(a.type.element, ir.FloatType) else "f64"
-    kind = ir.FunctionType(a.type, [a.type] * 3)
-    name = f"llvm.fmuladd.v{a.type.count}{suffix}"
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), [a, b, c])
-
-
-@intrinsic
-def multiply_add(typing: Any, a: Any, b: Any, c: Any) -> Any:
+@operation(lambda a, b, c: a)
+def multiply_add(code: Code, a: Argument, b: Argument, c: Argument) -> ir.Value:
     """``a * b + c``, rounded once where the machine can."""
-    vector = next(value for value in (a, b, c) if isinstance(value, Vector))
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        operands = [_repeated(context, builder, *pair, vector) for pair in zip(args, sig.args, strict=True)]
-        return multiply_add_of(builder, *operands)
-
-    return vector(a, b, c), emit
+    return code.multiply_add(a.value, b.value, c.value)
 
 
-# Lanes.
-
-
-@intrinsic(prefer_literal=True)
-def part(typing: Any, vector: Any, index: Any, parts: Any) -> Any:
-    """Part ``index`` of a vector cut into ``parts`` equal ones."""
-    lanes = vector.lanes // parts.literal_value
-    first = index.literal_value * lanes
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        return shuffled(builder, args[0], range(first, first + lanes))
-
-    return Vector(vector.element, lanes)(vector, index, parts), emit
-
-
-@intrinsic
-def join(typing: Any, vectors: Any) -> Any:
+@operation(lambda vectors: Vector(vectors.dtype.element, vectors.dtype.lanes * vectors.count))
+def join(code: Code, vectors: Argument) -> ir.Value:
     """Vectors of one width, one after the other."""
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-        return concatenated(builder, [builder.extract_value(args[0], index) for index in range(vectors.count)])
-
-    return Vector(vectors.dtype.element, vectors.dtype.lanes * vectors.count)(vectors), emit
-
-
-def concatenated(builder: ir.IRBuilder, vectors: Sequence[ir.Value]) -> ir.Value:
-    joined = vectors[0]
-    for vector in vectors[1:]:
-        have, lanes = joined.type.count, vector.type.count
-        # A shuffle takes two operands of one width, hence the next vector is widened first.
-        widened = shuffled(builder, vector, [*range(lanes), *[0] * (have - lanes)])
-        mask = ir.Constant(ir.VectorType(ir.IntType(32), have + lanes), list(range(have + lanes)))
-        joined = builder.shuffle_vector(joined, widened, mask)
-    return joined
+    return code.concatenate([code.builder.extract_value(vectors.value, at) for at in range(vectors.type.count)])
 
 
 # The logistic function and tanh, in one expression that is accurate relative to the result. With e^x = s (1 + p), where
@@ -169,15 +159,11 @@ _SINGLE = _Precision(87.0, 23, 127, (0.693359375, math.log(2) - 0.693359375), 7)
 _DOUBLE = _Precision(708.0, 52, 1023, (0.693147180369123816490, 1.90821492927058770002e-10), 13)
 
 
-def _activated(builder: ir.IRBuilder, x: ir.Value, vector: Vector, is_tanh: Sequence[bool]) -> ir.Value:
-    bits = vector.element.bitwidth
+def _activated(code: Code, x: ir.Value, vector: Vector, is_tanh: Sequence[bool]) -> ir.Value:
+    bits, number, builder = vector.element.bitwidth, vector.constant, code.builder
     precision = _SINGLE if bits == 32 else _DOUBLE
-
-    def number(value: float) -> ir.Constant:
-        return constant(vector, [value] * vector.lanes)
-
     if any(is_tanh):
-        x = builder.fmul(x, constant(vector, [2.0 if tanh else 1.0 for tanh in is_tanh]))
+        x = builder.fmul(x, number([2.0 if tanh else 1.0 for tanh in is_tanh]))
     # In this order of the operands, a comparison with NaN leaves the NaN.
     high, low = number(precision.largest), number(-precision.largest)
     x = builder.select(builder.fcmp_ordered("<", high, x), high, x)
@@ -185,44 +171,47 @@ def _activated(builder: ir.IRBuilder, x: ir.Value, vector: Vector, is_tanh: Sequ
 
     # Adding a number whose last bit is worth 1 rounds to an integer, and leaves n + bias in the last bits.
     magic = number(1.5 * 2**precision.mantissa + precision.bias)
-    shifted = multiply_add_of(builder, x, number(1 / math.log(2)), magic)
+    shifted = code.multiply_add(x, number(1 / math.log(2)), magic)
     n = builder.fsub(shifted, magic)
     integers = ir.VectorType(ir.IntType(bits), vector.lanes)
-    exponent = builder.shl(
-        builder.bitcast(shifted, integers), ir.Constant(integers, [precision.mantissa] * vector.lanes)
-    )
-    s = builder.bitcast(exponent, vector.to_llvm())
+    mantissa = ir.Constant(integers, [precision.mantissa] * vector.lanes)
+    s = builder.bitcast(builder.shl(builder.bitcast(shifted, integers), mantissa), vector.to_llvm())
 
     r = x
     for ln2 in precision.ln2:
-        r = multiply_add_of(builder, n, number(-ln2), r)
+        r = code.multiply_add(n, number(-ln2), r)
     p = number(1 / math.factorial(precision.degree))
     for power in range(precision.degree - 1, 1, -1):
-        p = multiply_add_of(builder, p, r, number(1 / math.factorial(power)))
-    p = multiply_add_of(builder, builder.fmul(r, r), p, r)
+        p = code.multiply_add(p, r, number(1 / math.factorial(power)))
+    p = code.multiply_add(builder.fmul(r, r), p, r)
 
-    offset = constant(vector, [-1.0 if tanh else 0.0 for tanh in is_tanh])
-    numerator = multiply_add_of(builder, s, p, builder.fadd(s, offset))
-    denominator = multiply_add_of(builder, s, p, builder.fadd(s, number(1.0)))
+    offset = number([-1.0 if tanh else 0.0 for tanh in is_tanh])
+    numerator = code.multiply_add(s, p, builder.fadd(s, offset))
+    denominator = code.multiply_add(s, p, builder.fadd(s, number(1.0)))
     # "arcp" allows an estimated reciprocal with a Newton step, which is accurate enough and far faster than a division.
     return builder.fdiv(numerator, denominator, flags=("arcp", "ninf"))
 
 
-def _activation(name: str, sorts: Sequence[bool]) -> Any:
+def _activation(*sorts: bool) -> Any:
     """A function of vectors with one part per entry of ``sorts``: tanh where it is true, else the logistic function."""
 
-    def typed(typing: Any, x: Any) -> Any:
-        is_tanh = [tanh for tanh in sorts for _ in range(x.lanes // len(sorts))]
+    @operation(lambda x: x)
+    def activate(code: Code, x: Argument) -> ir.Value:
+        is_tanh = [tanh for tanh in sorts for _ in range(x.type.lanes // len(sorts))]
+        return _activated(code, x.value, x.type, is_tanh)
 
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-            return _activated(builder, args[0], x, is_tanh)
-
-        return x(x), emit
-
-    typed.__name__ = typed.__qualname__ = name
-    return intrinsic(typed)
+    return activate
 
 
-sigmoid = _activation("sigmoid", [False])
-tanh = _activation("tanh", [True])
-activate_lstm = _activation("activate_lstm", [False, False, True, False])  # i f g o
+sigmoid = _activation(False)
+tanh = _activation(True)
+activate_lstm = _activation(False, False, True, False)  # i f g o
+
+
+@operation(lambda x: x)
+def flush(code: Code, x: Argument) -> ir.Value:
+    """Replaces tiny values by zero: a gradient that vanishes along a segment becomes subnormal, which is slow."""
+    tiny, builder = 2.0**-100 if x.type.element.bitwidth == 32 else 2.0**-900, code.builder
+    high, low, zero = (x.type.constant(value) for value in (tiny, -tiny, 0.0))
+    small = builder.and_(builder.fcmp_ordered("<", x.value, high), builder.fcmp_ordered(">", x.value, low))
+    return builder.select(small, zero, x.value)

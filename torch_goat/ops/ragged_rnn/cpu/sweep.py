@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, typeof
 
-from torch_goat.ops.ragged_rnn.cpu.cells import Grads, Place, Scratch, Weights, step, step_back
+from torch_goat.ops.ragged_rnn.cpu.cells import Grads, Group, Scratch, Weights, step, step_back
 from torch_goat.ops.ragged_rnn.cpu.layout import (
     count_blocks,
     count_lanes,
@@ -93,28 +93,26 @@ class Packed(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """All gradients; sums over segments once per chunk of segments; from ``recurrent`` on in float64."""
+    """All gradients; sums over segments once per chunk of segments."""
 
     table: np.ndarray  # [chunks, K, S, D, G * width]
     scale: np.ndarray  # [D, K, E]
-    recurrent: np.ndarray  # [chunks, K, D, blocks * width, G * B]
-    share: np.ndarray  # [chunks, K, D, 1, G * width], of the bias of the recurrent share
-    extra: np.ndarray  # [chunks, K, D, 1, P * width], GRU: of the bias of the new gate
+    weights: np.ndarray  # [chunks, K, D, N], in float64; see _GradWeights
 
 
 class _GradWeights(NamedTuple):
-    """The gradients of one head's and direction's weights over a chunk of segments."""
+    """The gradients of one head's and direction's weights, one after the other in an array ``[N]``."""
 
     recurrent: np.ndarray  # [blocks * width, G * B]
-    share: np.ndarray  # [1, G * width]
-    extra: np.ndarray  # [1, P * width]
+    share: np.ndarray  # [1, G * width], of the bias of the recurrent share
+    extra: np.ndarray  # [1, P * width], GRU: of the bias of the new gate
 
 
-class _Group(NamedTuple):
-    """Up to P segments, and where they read. A missing segment reads the places of the first."""
-
-    origin: np.ndarray  # [P], the place of the first step
-    last: np.ndarray  # [P], the last step
+@njit
+def _group(cell, inputs, head, direction):
+    numbers = np.zeros((3, count_segments(cell)), np.int64)
+    table = inputs.table[head, :, direction]
+    return Group(numbers[0], numbers[1], numbers[2], table, inputs.source[head], inputs.scale[head])
 
 
 @njit
@@ -126,10 +124,10 @@ def _set_group(cell, group, segments, first, size, direction):
 
 
 @njit(forceinline=True)
-def _look(cell, group, t, direction, at):
+def _look(cell, group, t, direction):
     for segment in range(count_segments(cell)):
         step_of_segment = min(t, group.last[segment])
-        at[segment] = group.origin[segment] + (-step_of_segment if direction == 1 else step_of_segment)
+        group.at[segment] = group.origin[segment] + (-step_of_segment if direction == 1 else step_of_segment)
 
 
 @njit
@@ -146,67 +144,47 @@ def _weights(inputs, head, direction):
 
 @njit
 def _scratch(cell, inputs, steps):
-    width = count_segments(cell) * inputs.recurrent.shape[3]
-    gates, dtype = count_segments(cell) * inputs.table.shape[3], inputs.table.dtype
-    states = [np.empty((steps + 1, width), dtype) for _ in range(3)]
-    return Scratch(np.empty((steps, gates), dtype), states[0], states[1], states[2])
-
-
-@njit
-def _integers(cell):
-    return np.zeros(count_segments(cell), np.int64)
+    width, dtype = count_segments(cell) * inputs.recurrent.shape[3], inputs.table.dtype
+    gates = np.empty((steps, count_segments(cell) * inputs.table.shape[3]), dtype)
+    states = np.empty((2, steps + 1, width), dtype)
+    return Scratch(gates, states[0], states[1], np.empty((steps, width), dtype), states)
 
 
 @Compiled
 def forward(cell, inputs, segments, kept, out, tasks, begin, end):
     """Tasks ``begin`` to ``end``, see :func:`_forward`."""
     for task in range(begin, end):
-        at = tasks[task]
-        _forward(cell, inputs, segments, kept, out, at.head, at.direction, at.first, at.last, at.row)
+        _forward(cell, inputs, segments, kept, out, tasks[task])
 
 
 @njit
-def _forward(cell, inputs, segments, kept, out, head, direction, first, last, row):
-    """The final states of segments ``first`` to ``last`` of one head and direction, into ``out`` ``[T, K, D, H]``.
+def _forward(cell, inputs, segments, kept, out, task):
+    """The final states of the segments of a task, into ``out`` ``[T, K, D, H]``.
 
-    ``kept`` ``[K, D, rows, states, P * width]`` takes the states between the stretches, from ``row`` on, if it has
+    ``kept`` ``[K, D, rows, states, P * width]`` takes the states between the stretches, from ``task.row`` on, if it has
     rows at all.
     """
+    head, direction, row = task.head, task.direction, task.row
     weights, scratch = _weights(inputs, head, direction), _scratch(cell, inputs, 2)
-    table, place = inputs.table[head, :, direction], Place(_integers(cell), inputs.source[head], inputs.scale[head])
-    group, states = _Group(_integers(cell), _integers(cell)), kept[head, direction]
-    for first_of_group in range(first, last, count_segments(cell)):
-        size = min(count_segments(cell), last - first_of_group)
-        _set_group(cell, group, segments, first_of_group, size, direction)
+    group, states = _group(cell, inputs, head, direction), kept[head, direction]
+    for first in range(task.first, task.last, count_segments(cell)):
+        size = min(count_segments(cell), task.last - first)
+        _set_group(cell, group, segments, first, size, direction)
         _clear(cell, weights, scratch.h, scratch.c)
         t = 0
         for segment in range(size - 1, -1, -1):
             while t <= group.last[segment]:
                 if t > 0 and t % STRETCH == 0 and states.shape[0] > 0:
-                    _keep(states[row], scratch.h[t & 1], scratch.c[t & 1])
+                    states[row] = scratch.states[: states.shape[1], t & 1]
                     row += 1
-                _look(cell, group, t + 1, direction, place.at)
-                prefetch(cell, table, place.source, place.at)
-                _look(cell, group, t, direction, place.at)
-                step(cell, table, place, weights, scratch, t & 1, (t + 1) & 1)
+                _look(cell, group, t + 1, direction)
+                prefetch(cell, group.table, group.source, group.at)
+                _look(cell, group, t, direction)
+                step(cell, group, weights, scratch, t & 1, (t + 1) & 1)
                 t += 1
-            target = segments.target[first_of_group + segment]
+            target = segments.target[first + segment]
             for unit in range(out.shape[3]):
                 out[target, head, direction, unit] = scratch.h[t & 1, _column(cell, segment, unit)]
-
-
-@njit
-def _keep(states, h, c):
-    states[0] = h
-    if states.shape[0] > 1:
-        states[1] = c
-
-
-@njit
-def _restore(states, h, c):
-    h[:] = states[0]
-    if states.shape[0] > 1:
-        c[:] = states[1]
 
 
 @njit(forceinline=True)
@@ -228,30 +206,25 @@ def _clear(cell, weights, h, c):
 def backward(cell, inputs, segments, kept, grad, outputs, tasks, begin, end):
     """Tasks ``begin`` to ``end``, see :func:`_backward`."""
     for task in range(begin, end):
-        at = tasks[task]
-        _backward(
-            cell, inputs, segments, kept, grad, outputs, at.head, at.direction, at.first, at.last, at.chunk, at.row
-        )
+        _backward(cell, inputs, segments, kept, grad, outputs, tasks[task])
 
 
 @njit
-def _backward(cell, inputs, segments, kept, grad, outputs, head, direction, first, last, chunk, row):
-    """Takes the gradient ``[T, K, D, H]`` of the final states of a chunk of segments back to ``outputs``."""
+def _backward(cell, inputs, segments, kept, grad, outputs, task):
+    """Takes the gradient ``[T, K, D, H]`` of the final states of a task's segments back to ``outputs``."""
+    head, direction, row = task.head, task.direction, task.row
     weights, scratch = _weights(inputs, head, direction), _scratch(cell, inputs, STRETCH)
-    table, place = inputs.table[head, :, direction], Place(_integers(cell), inputs.source[head], inputs.scale[head])
-    group, states = _Group(_integers(cell), _integers(cell)), kept[head, direction]
-    grads, grad_weights = _grads(cell, outputs, head, direction, chunk)
-    total = _GradWeights(
-        outputs.recurrent[chunk, head, direction],
-        outputs.share[chunk, head, direction],
-        outputs.extra[chunk, head, direction],
-    )
+    group, states = _group(cell, inputs, head, direction), kept[head, direction]
+    grads = _grads(cell, scratch, outputs.table[task.chunk, head, :, direction])
+    total = outputs.weights[task.chunk, head, direction]
+    grad_weights = np.zeros(total.size, scratch.h.dtype)
     grad_scale = outputs.scale[direction, head]
-    for first_of_group in range(first, last, count_segments(cell)):
-        if (first_of_group - first) // count_segments(cell) % _SUMMED == 0:
-            _move(grad_weights, total)
-        size = min(count_segments(cell), last - first_of_group)
-        _set_group(cell, group, segments, first_of_group, size, direction)
+    for first in range(task.first, task.last, count_segments(cell)):
+        if (first - task.first) // count_segments(cell) % _SUMMED == 0:
+            total += grad_weights
+            grad_weights[:] = 0
+        size = min(count_segments(cell), task.last - first)
+        _set_group(cell, group, segments, first, size, direction)
         _clear(cell, weights, grads.h, grads.c)
         active, stretches = 0, group.last[0] // STRETCH
         for start in range(stretches * STRETCH, -1, -STRETCH):
@@ -259,61 +232,45 @@ def _backward(cell, inputs, segments, kept, grad, outputs, head, direction, firs
             if active == size and not grads.h.any() and not grads.c.any():
                 # The gradient has vanished: earlier places have no influence.
                 for segment in range(size):
-                    begin = segments.start[first_of_group + segment]
+                    begin = segments.start[first + segment]
                     grad_scale[begin + (group.last[segment] + 1 - stop if direction == 1 else 0) :][:stop] = 0
                 break
             if start > 0:
-                _restore(states[row + start // STRETCH - 1], scratch.h[0], scratch.c[0])
+                scratch.states[: states.shape[1], 0] = states[row + start // STRETCH - 1]
             else:
                 _clear(cell, weights, scratch.h, scratch.c)
             for t in range(start, stop):
-                _look(cell, group, t + 1, direction, place.at)
-                prefetch(cell, table, place.source, place.at)
-                prefetch(cell, grads.table, place.source, place.at)
-                _look(cell, group, t, direction, place.at)
-                step(cell, table, place, weights, scratch, t - start, t - start + 1)
+                _look(cell, group, t + 1, direction)
+                prefetch(cell, group.table, group.source, group.at)
+                prefetch(cell, grads.table, group.source, group.at)
+                _look(cell, group, t, direction)
+                step(cell, group, weights, scratch, t - start, t - start + 1)
             for t in range(stop - 1, start - 1, -1):
                 while active < size and group.last[active] == t:
-                    target = segments.target[first_of_group + active]
+                    target = segments.target[first + active]
                     for unit in range(grad.shape[3]):
                         grads.h[0, _column(cell, active, unit)] = grad[target, head, direction, unit]
                     active += 1
-                _look(cell, group, t, direction, place.at)
-                step_back(cell, table, place, weights, scratch, t - start, grads)
+                _look(cell, group, t, direction)
+                step_back(cell, group, weights, scratch, t - start, grads)
                 for segment in range(active):
-                    grad_scale[place.at[segment]] = grads.scale[segment]
-            _add_weights(cell, weights, scratch, stop - start, grad_weights)
+                    grad_scale[group.at[segment]] = grads.scale[segment]
+            _add_weights(cell, weights, scratch, stop - start, _grad_weights(weights, grad_weights))
         row += stretches
-    _move(grad_weights, total)
+    total += grad_weights
 
 
 @njit
-def _grads(cell, outputs, head, direction, chunk):
-    width, dtype = outputs.extra.shape[4], outputs.table.dtype
-    return (
-        Grads(
-            np.zeros((1, width), dtype),
-            np.zeros((1, width), dtype),
-            outputs.table[chunk, head, :, direction],
-            np.zeros(count_segments(cell), dtype),
-        ),
-        _GradWeights(
-            np.zeros(outputs.recurrent.shape[3:], dtype),
-            np.zeros(outputs.share.shape[3:], dtype),
-            np.zeros(outputs.extra.shape[3:], dtype),
-        ),
-    )
+def _grads(cell, scratch, table):
+    states, dtype = np.zeros((2, 1, scratch.h.shape[1]), scratch.h.dtype), scratch.h.dtype
+    return Grads(states[0], states[1], table, np.zeros(count_segments(cell), dtype))
 
 
 @njit
-def _move(part, total):
-    """Adds partial sums to the total and resets them."""
-    total.recurrent[:] += part.recurrent
-    total.share[:] += part.share
-    total.extra[:] += part.extra
-    part.recurrent[:] = 0
-    part.share[:] = 0
-    part.extra[:] = 0
+def _grad_weights(weights, values):
+    end = weights.lines.size + weights.bias.size
+    recurrent = values[: weights.lines.size].reshape(weights.lines.shape)
+    return _GradWeights(recurrent, values[weights.lines.size : end].reshape(1, -1), values[end:].reshape(1, -1))
 
 
 @njit
