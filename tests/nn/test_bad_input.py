@@ -77,14 +77,18 @@ def test_options_for_one_set_of_nodes_are_refused_for_two() -> None:
         conv((torch.ones(3, 5), torch.ones(3, 3)), EDGES, n_id=torch.arange(3))
 
 
-def test_checks_can_be_switched_off() -> None:
-    x = torch.full((3, 5), torch.nan)
+def test_checks_can_be_switched_off_for_one_layer_or_for_all() -> None:
+    x, conv, without, checked = torch.full((3, 5), torch.nan), *(GOATConv(5, 4) for _ in range(3))
+    without.checks, checked.checks = False, True
+    assert without(x, EDGES).isnan().any()
+    with pytest.raises(ValueError, match="non-finite"):
+        conv(x, EDGES)
     set_checks(False)
     try:
-        assert GOATConv(5, 4)(x, EDGES).isnan().any()
+        assert conv(x, EDGES).isnan().any()
+        with pytest.raises(ValueError, match="non-finite"):
+            checked(x, EDGES)
     finally:
         set_checks(True)
-    with pytest.raises(ValueError, match="non-finite"):
-        GOATConv(5, 4)(x, EDGES)
     with pytest.raises(TypeError, match="True or False, got 'no'"):
         set_checks("no")

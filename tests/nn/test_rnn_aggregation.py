@@ -39,7 +39,7 @@ def test_int32_numbers_equal_int64_ones_and_leave_no_trace(backend: str) -> None
     if backend not in AVAILABLE:
         pytest.skip(f"{backend} does not run here")
     # No other test has this width: the first call decides what the kernel is compiled for.
-    aggregation, x = RNNAggregation(3, 7, rnn="rnn", backend=backend).double(), torch.randn(7, 3).double()
+    aggregation, x = RNNAggregation(3, 3, rnn="rnn", backend=backend).double(), torch.randn(7, 3).double()
     ptr = torch.tensor([0, 2, 2, 6, 6, 7])
     small = [aggregation(x, INDEX.int(), dim_size=5), aggregation(x, ptr=ptr.int())]
     assert torch.equal(small[0], aggregation(x, INDEX, dim_size=5))

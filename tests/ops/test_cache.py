@@ -146,19 +146,3 @@ def test_layouts_are_the_only_cache_of_tensors() -> None:
 def test_the_package_never_changes_the_default_of_checks() -> None:
     assert [path.name for path, text in SOURCES.items() if re.search(r"\b_default = (?!True)", text)] == ["checks.py"]
     assert not [path.name for path, text in SOURCES.items() if re.search(r"(?<!def )\bset_checks\((?!\))", text)]
-
-
-def test_a_layer_has_its_own_checks() -> None:
-    x, edge_index = torch.full((9, 4), torch.nan), edges()
-    conv, other = GOATConv(4, 4), GOATConv(4, 4)
-    conv.checks = False
-    assert conv(x, edge_index).isnan().any()
-    with pytest.raises(ValueError, match="non-finite"):
-        other(x, edge_index)
-    torch_goat.set_checks(False)
-    try:
-        other.checks = True
-        with pytest.raises(ValueError, match="non-finite"):
-            other(x, edge_index)
-    finally:
-        torch_goat.set_checks(True)

@@ -21,30 +21,21 @@ LENGTHS = [0, 3, 1, 70, 2, 0, 33, 32, 64, 65, 5, 1, 1, 7, 2, 0]
 
 
 def make_inputs(
-    heads: int = 2,
-    lengths: list[int] = LENGTHS,
-    scale: float = 1.0,
-    dtype: torch.dtype = torch.float64,
-    kind: str = "lstm",
-    hidden: int = 4,
+    heads: int = 2, lengths: list[int] = LENGTHS, scale: float = 1.0, kind: str = "lstm", hidden: int = 4
 ) -> tuple[list[Any], Tensor]:
-    """The tensors of an RNN in two directions, and a gradient of its output."""
+    """The tensors of an RNN in two directions, in float64, and a gradient of its output."""
     generator = torch.Generator().manual_seed(0)
 
     def randn(*size: int) -> Tensor:
-        return torch.randn(*size, generator=generator, dtype=torch.float64).to(dtype)
+        return torch.randn(*size, generator=generator, dtype=torch.float64)
 
     ptr = torch.tensor([0, *lengths]).cumsum(0)
-    places, width, bound = int(ptr[-1]), GATES[kind] * hidden, hidden**-0.5
-    inputs = [
-        scale * randn(heads, 9, 2, width),
-        Places.from_ptr(torch.randint(9, (heads, places), generator=generator), ptr),
-        torch.rand(heads, places, generator=generator, dtype=torch.float64).to(dtype),
-        bound * randn(heads, 2, width, hidden),
-        bound * randn(heads, 2, width),
-        bound * randn(heads, 2, width),
-    ]
-    return inputs, randn(len(lengths), heads, 2 * hidden)
+    places, width = int(ptr[-1]), GATES[kind] * hidden
+    projected = scale * randn(heads, 9, 2, width)
+    source = torch.randint(9, (heads, places), generator=generator)
+    weight = torch.rand(heads, places, generator=generator, dtype=torch.float64)
+    recurrent = [hidden**-0.5 * randn(heads, 2, width, *last) for last in ((hidden,), (), ())]
+    return [projected, Places.from_ptr(source, ptr), weight, *recurrent], randn(len(lengths), heads, 2 * hidden)
 
 
 def run(kernel: object, inputs: list[Any], grad: Tensor, kind: str = "lstm") -> list[Tensor]:
@@ -60,13 +51,17 @@ def to(inputs: list[Any], dtype: torch.dtype) -> list[Any]:
     return [value if isinstance(value, Places) else value.to(dtype) for value in inputs]
 
 
+def float32_inputs(**options: Any) -> tuple[list[Any], Tensor]:
+    inputs, grad = make_inputs(**options)
+    return to(inputs, torch.float32), grad.float()
+
+
 @needs_numba
 @pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
 @pytest.mark.parametrize("scale", [1.0, 0.0025, 1e-6])
 def test_float32_is_accurate_for_inputs_of_any_size(kind: str, scale: float) -> None:
-    inputs, grad = make_inputs(scale=scale, kind=kind, hidden=8)
+    inputs, grad = float32_inputs(scale=scale, kind=kind, hidden=8)
     inputs[-2:] = [torch.zeros_like(value) for value in inputs[-2:]]  # the states are as small as the inputs
-    inputs, grad = to(inputs, torch.float32), grad.float()
     expected = run(steps, to(inputs, torch.float64), grad.double(), kind)  # of the same numbers
     assert error(run(cpu, inputs, grad, kind), expected) < 2e-6
 
@@ -86,7 +81,7 @@ def test_saturated_gates() -> None:
 def test_the_number_of_threads_does_not_change_a_bit(heads: int) -> None:
     generator = torch.Generator().manual_seed(0)
     lengths = torch.randint(60, (800,), generator=generator).tolist()
-    inputs, grad = make_inputs(heads=heads, lengths=[*lengths, 900], dtype=torch.float32)
+    inputs, grad = float32_inputs(heads=heads, lengths=[*lengths, 900])
     before = torch.get_num_threads()
     try:
         first = run(cpu, inputs, grad)
@@ -99,7 +94,7 @@ def test_the_number_of_threads_does_not_change_a_bit(heads: int) -> None:
 
 @needs_numba
 def test_calls_from_several_threads_at_once() -> None:
-    inputs, grad = make_inputs(lengths=[40] * 500, dtype=torch.float32)
+    inputs, grad = float32_inputs(lengths=[40] * 500)
     expected = run(cpu, inputs, grad)
     with ThreadPoolExecutor(4) as pool:
         results = list(pool.map(lambda _: run(cpu, inputs, grad), range(4)))

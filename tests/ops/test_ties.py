@@ -1,7 +1,5 @@
 """Ties in Triton, on a GPU or in Triton's interpreter, and sorting on a GPU, which never waits for the device."""
 
-from typing import Any
-
 import pytest
 import torch
 from hypothesis import given
@@ -10,6 +8,7 @@ from torch import Tensor
 
 from tests.backends import AVAILABLE
 from tests.graphs import graphs, neighborhoods
+from tests.ops.test_sort import by_the_book
 from torch_goat.ops import sort
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -35,16 +34,6 @@ def in_triton(score: Tensor, x: Tensor, source: Tensor, target: Tensor, sizes: t
 
 def in_pytorch(score: Tensor, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
     return sort._resolve_ties(*by_score(score, target), x, source)[0]
-
-
-def in_python(score: Tensor, x: Tensor, source: Tensor, target: Tensor) -> list[list[int]]:
-    states, sources, targets = x.tolist(), source.tolist(), target.tolist()
-
-    def key(token: int, scores: list[float]) -> Any:
-        return targets[token], -scores[token], states[sources[token]]
-
-    tokens = range(len(sources))
-    return [sorted(tokens, key=lambda token, scores=scores: key(token, scores)) for scores in score.tolist()]
 
 
 @runs_here
@@ -77,7 +66,7 @@ def test_equals_pytorch_and_python(
     given = (score, x, hood.source, hood.target)
     found = in_triton(*given, sizes)
     assert torch.equal(found, in_pytorch(*given))
-    assert found.tolist() == in_python(*given)
+    assert found.tolist() == by_the_book(*given)
 
 
 def hub(neighbors: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -97,7 +86,7 @@ def hub(neighbors: int, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Ten
 def test_a_hub_of_one_score(dtype: torch.dtype, sizes: ties.Sizes) -> None:
     given = hub(20, dtype)
     assert not given[1].is_contiguous()
-    assert in_triton(*given, sizes).tolist() == in_python(*given)
+    assert in_triton(*given, sizes).tolist() == by_the_book(*given)
 
 
 @runs_here

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.compare import assert_close, with_gradients
+from tests.backends import check, segments
 from torch_goat.nn.ragged_rnn import RaggedRNN
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.backends import backends
@@ -37,16 +37,10 @@ def _check(
     kind: str, hidden: int, source: Tensor, lengths: list[int], weighted: bool = True, directions: int = 2
 ) -> None:
     """Values and gradients equal the reference."""
-    heads, num_places = source.shape
-    rnn = RaggedRNN(kind, 3, hidden * directions, heads, directions == 2).to(DEVICE, torch.float64)
-    z = torch.randn(5, heads, 3, dtype=torch.float64, device=DEVICE, requires_grad=True)
-    weight = torch.rand(heads, num_places, dtype=torch.float64, device=DEVICE, requires_grad=True)
-    places = Places.from_ptr(source.to(DEVICE), torch.tensor([0, *lengths]).cumsum(0).to(DEVICE))
-    inputs, results = [z, *([weight] if weighted else [])], []
-    for backend in ("triton", "reference"):
-        rnn.backend = backend
-        results.append(with_gradients(rnn, rnn(z, places, weight if weighted else None).cpu(), *inputs))
-    assert_close(*results, 1e-10)
+    heads = source.size(0)
+    z, _, weight, ptr = segments(heads, 3, lengths, num_sources=5)
+    rnn = RaggedRNN(kind, 3, hidden * directions, heads, directions == 2)
+    check(rnn, "triton", (z, source, weight if weighted else None, ptr), 1e-10)
 
 
 @pytest.mark.parametrize("kind", ["lstm", "gru"])

@@ -38,10 +38,6 @@ class _Schedule(NamedTuple):
 
 
 def _schedule(segments: Segments, directions: int) -> _Schedule:
-    return segments.memo.compute(("torch", directions), lambda: _make_schedule(segments, directions))
-
-
-def _make_schedule(segments: Segments, directions: int) -> _Schedule:
     ptr, target, by_rank = segments.ptr, segments.index, segments.by_length
     length = ptr.diff()  # [T]
     rank = torch.empty_like(by_rank)
@@ -61,21 +57,22 @@ def _make_schedule(segments: Segments, directions: int) -> _Schedule:
     return _Schedule(steps, nonempty, last, place, at)
 
 
-def _gather(schedule: _Schedule, inputs: Inputs) -> tuple[Tensor, Tensor | None]:
-    """Rows of ``projected`` by step-major place ``[K, D, E]``, and their coefficients ``[K, D, E]``."""
+def _gather(inputs: Inputs) -> tuple[_Schedule, Tensor, Tensor | None]:
+    """The schedule, and by step-major place the rows of ``projected`` and their coefficients, both ``[K, D, E]``."""
     heads, num_sources, directions, _ = inputs.projected.shape
+    segments = inputs.places.segments
+    schedule = segments.memo.compute(("torch", directions), lambda: _schedule(segments, directions))
     head = torch.arange(heads, device=schedule.at.device).view(-1, 1, 1)
     direction = torch.arange(directions, device=schedule.at.device).view(1, -1, 1)
     row = (head * num_sources + inputs.places.source[:, schedule.at]) * directions + direction
-    return row, None if inputs.weight is None else inputs.weight[:, schedule.at]
+    return schedule, row, None if inputs.weight is None else inputs.weight[:, schedule.at]
 
 
 def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
     projected, places, _, weight_hh, bias_ih, bias_hh = inputs
     heads, _, directions, _ = projected.shape
     hidden = weight_hh.size(-1)
-    schedule = _schedule(places.segments, directions)
-    row, scale = _gather(schedule, inputs)
+    schedule, row, scale = _gather(inputs)
     bias = bias_ih if kind == "gru" else bias_ih + bias_hh
     gates = _rows(projected, row).to(weight_hh.dtype)  # [K, D, E, G * H]
     if scale is not None:
@@ -92,11 +89,10 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
 
 
 def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
-    projected, places, _, weight_hh, *_ = inputs
+    projected, weight_hh = inputs.projected, inputs.weight_hh
     heads, _, directions, _ = projected.shape
     hidden = weight_hh.size(-1)
-    schedule = _schedule(places.segments, directions)
-    row, scale = _gather(schedule, inputs)
+    schedule, row, scale = _gather(inputs)
     gates, states = saved[0].clone(), saved[1:]
     grad = grad[schedule.nonempty].to(weight_hh.dtype).view(-1, heads, directions, hidden)
     grad = grad.permute(1, 2, 0, 3).flatten(0, 1)  # [KD, T', H], by rank

@@ -4,15 +4,22 @@ Triton is optional: it is imported on first use, not with the package.
 """
 
 import os
-from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
 
-from torch_goat.ops.places import Places
-from torch_goat.ops.ragged_rnn.interface import Gradients, Inputs
+from torch_goat.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from torch_goat.ops.ragged_rnn.triton.launch import backward as backward
+    from torch_goat.ops.ragged_rnn.triton.launch import forward as forward
+    from torch_goat.ops.ragged_rnn.triton.launch import saved_like as saved_like
+    from torch_goat.ops.ragged_rnn.triton.mean import weighted_sum as weighted_sum
+    from torch_goat.ops.ragged_rnn.triton.mean import weighted_sum_backward as weighted_sum_backward
+
+_LAZY = {"launch": ("backward", "forward", "saved_like"), "mean": ("weighted_sum", "weighted_sum_backward")}
+__getattr__, __dir__ = lazy_names(__name__, _LAZY)
 
 DESCRIPTION = "the recurrence fused in Triton kernels, on NVIDIA GPUs"
 
@@ -36,29 +43,3 @@ def unavailable() -> str | None:
 def _interpreted() -> bool:
     """Whether Triton interprets its kernels in Python, on any device, for tests."""
     return os.environ.get("TRITON_INTERPRET") == "1"
-
-
-def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
-    return _module("launch").forward(kind, inputs, save)
-
-
-def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
-    return _module("launch").backward(kind, grad, inputs, saved)
-
-
-def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
-    return _module("launch").saved_like(kind, inputs)
-
-
-def weighted_sum(z: Tensor, places: Places, weight: Tensor) -> Tensor:
-    """:func:`torch_goat.ops.weighted_mean`; states and weights have the same dtype, float32 or float64."""
-    return _module("mean").forward(z, places, weight)
-
-
-def weighted_sum_backward(grad: Tensor, z: Tensor, weight: Tensor, places: Places) -> tuple[Tensor, Tensor]:
-    """The gradients of ``z`` and ``weight``."""
-    return _module("mean").backward(grad, z, weight, places)
-
-
-def _module(name: str) -> Any:
-    return import_module(f"{__name__}.{name}")

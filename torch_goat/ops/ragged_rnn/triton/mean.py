@@ -86,7 +86,8 @@ def sum_segments_kernel(
     tl.store(out + (target * num_heads + head) * CHANNELS + column, added, present & (column < CHANNELS))
 
 
-def forward(z: Tensor, places: Places, weight: Tensor) -> Tensor:
+def weighted_sum(z: Tensor, places: Places, weight: Tensor) -> Tensor:
+    """:func:`torch_goat.ops.weighted_mean`; states and weights have the same dtype, float32 or float64."""
     _, heads, channels = z.shape
     num_targets = places.segments.num_segments
     out = z.new_empty(num_targets, heads, channels)
@@ -102,7 +103,8 @@ def forward(z: Tensor, places: Places, weight: Tensor) -> Tensor:
     return out
 
 
-def backward(grad: Tensor, z: Tensor, weight: Tensor, places: Places) -> tuple[Tensor, Tensor]:
+def weighted_sum_backward(grad: Tensor, z: Tensor, weight: Tensor, places: Places) -> tuple[Tensor, Tensor]:
+    """The gradients of ``z`` and ``weight``."""
     if places.source.size(1) == 0:
         return torch.zeros_like(z), torch.zeros_like(weight)
     chosen = sizes(z.size(-1))
