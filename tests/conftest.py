@@ -14,7 +14,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # the Triton kernels run in Python where there is no GPU
+    os.environ.setdefault("TRITON_INTERPRET", "1")  # without a GPU, the Triton kernels run in Python
 
 settings.register_profile("suite", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("suite")

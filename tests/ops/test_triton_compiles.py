@@ -1,6 +1,7 @@
 """Every Triton kernel compiles for an NVIDIA GPU, whether or not this machine has one.
 
-The interpreter, in which the other tests may run, has no layouts, registers and shared memory.
+The interpreter, in which the other tests may run, has no layouts, registers and shared memory. Without a GPU, set
+TRITON_INTERPRET=0 to turn it off.
 """
 
 import importlib
