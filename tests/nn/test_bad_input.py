@@ -1,5 +1,7 @@
 """Bad input is refused in one sentence with the offending value, before any work."""
 
+import threading
+
 import numpy as np
 import pytest
 import torch
@@ -14,15 +16,30 @@ from torch_goat.nn import GOATConv
         ({"rnn": "transformer"}, r"rnn must be one of \['gru', 'lstm', 'rnn'\] or a factory, got 'transformer'"),
         ({"attention": "dot"}, r"attention must be one of \['gat', 'gatv2'\] or a module, got 'dot'"),
         ({"backend": "tpu"}, "backend must be one of.*'reference', 'torch'.*got 'tpu'"),
-        ({"out_channels": 5}, "out_channels=5 is odd"),
-        ({"heads": 0}, "at least 1, got 4 and 0"),
+        ({"out_channels": 0}, "out_channels must be a whole number of at least 1, got 0"),
+        ({"heads": 0}, "heads must be a whole number of at least 1, got 0"),
+        ({"heads": 2.5}, r"heads must be a whole number.*, got 2\.5"),
+        ({"heads": "2"}, "heads must be a whole number.*, got '2'"),
+        ({"heads": True}, "heads must be a whole number.*, got True"),
+        ({"concat": False, "head_pooling": "cat"}, "concat=False cannot be combined with head_pooling='cat'"),
+        ({"flow": "up"}, "flow must be 'source_to_target' or 'target_to_source', got 'up'"),
+        ({"fill_value": "median"}, "fill_value must be 'mean', 'add', 'min', 'max' or 'mul', got 'median'"),
+        ({"fill_value": None}, "fill_value must be a finite number, got None"),
+        ({"edge_dim": 1.5}, r"edge_dim must be a whole number.*or None, got 1\.5"),
+        ({"negative_slope": float("nan")}, "negative_slope must be a finite number, got nan"),
+        ({"negative_slope": "0.2"}, "negative_slope must be a finite number, got '0.2'"),
         ({"head_pooling": "max"}, "'cat', 'sum' or 'mean', got 'max'"),
         ({"neighbor_selection": "last"}, "'random' or 'top', got 'last'"),
         ({"max_neighbors": 0}, "at least 1 or None, got 0"),
+        ({"max_neighbors": 1.5}, r"max_neighbors must be a whole number.*, got 1\.5"),
+        (
+            {"max_neighbors": 2**70},
+            r"max_neighbors must be a whole number below 2\*\*63 or None, got 1180591620717411303424",
+        ),
         ({"dropout": 1.5}, "between 0 and 1, got 1.5"),
         ({"in_channels": (4, 4, 4)}, r"a whole number or a pair of them, got \(4, 4, 4\)"),
         ({"in_channels": 4.0}, r"a whole number or a pair of them, got 4\.0"),
-        ({"in_channels": (5, 3)}, r"in_channels=\(5, 3\) means that.*add_self_loops=False"),
+        ({"in_channels": -2}, r"in_channels must be -1, a whole number or a pair of them, got -2"),
         ({"scaling": "sum"}, "scaling must be 'softmax' or 'size', got 'sum'"),
         ({"state_dropout": 1.5}, "state_dropout must lie between 0 and 1, got 1.5"),
         ({"rnn_init": "zero"}, "rnn_init must be 'uniform' or 'orthogonal', got 'zero'"),
@@ -44,7 +61,7 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
         ({"x": torch.ones(3)}, ValueError, r"two dimensions \[rows, channels\], got shape \[3\]"),
         ({"x": torch.ones(3, 5, dtype=torch.long)}, TypeError, "floating point dtype, got torch.int64"),
         ({"x": torch.ones(3, 5).double()}, TypeError, "x is torch.float64, but the layer's weights are torch.float32"),
-        ({"x": [[1.0] * 5] * 3}, TypeError, "x must be a tensor, got list"),
+        ({"x": [[1.0] * 5] * 3}, TypeError, "x must be a tensor or a pair of tensors, got list"),
         ({"x": torch.tensor([[1.0] * 5, [torch.inf] * 5])}, ValueError, "non-finite value in row 1"),
         ({"edge_index": torch.tensor([[0, 7], [1, 2]])}, IndexError, "node 7, but there are 3 nodes"),
         ({"x": (torch.ones(2, 5), torch.ones(3, 5))}, ValueError, "3 targets cannot be the first rows of 2 sources"),
@@ -60,6 +77,20 @@ def test_bad_calls_are_refused(arguments, error, message: str) -> None:
         GOATConv(5, 4)(**({"x": torch.ones(3, 5), "edge_index": EDGES} | arguments))
 
 
+class Fixed(torch.nn.Module):
+    def __init__(self, score: float) -> None:
+        super().__init__()
+        self.score = score
+
+    def forward(self, target, source, edge_attr):
+        return torch.full(source.shape[:2], self.score)
+
+
+def test_scores_of_an_attention_module_must_be_finite() -> None:
+    with pytest.raises(ValueError, match="the result of the attention module has a non-finite value in row 0"):
+        GOATConv(5, 4, attention=Fixed(float("nan")))(torch.ones(3, 5), EDGES)
+
+
 def test_a_number_of_numpy_is_one_width() -> None:
     assert GOATConv(np.int64(5), 4)(torch.ones(3, 5), EDGES).shape == (3, 4)
 
@@ -70,8 +101,6 @@ def test_a_lazy_layer_refuses_another_dtype_in_the_first_call_too() -> None:
 
 
 def test_options_for_one_set_of_nodes_are_refused_for_two() -> None:
-    with pytest.raises(ValueError, match="needs the targets' states"):
-        GOATConv((5, 3), 4, add_self_loops=False, residual=True)((torch.ones(3, 5), None), EDGES, size=(3, 3))
     conv = GOATConv((5, 3), 4, add_self_loops=False, max_neighbors=1).eval()
     with pytest.raises(ValueError, match=r"n_id must number the 3 nodes of one set.*in_channels=\(5, 3\)"):
         conv((torch.ones(3, 5), torch.ones(3, 3)), EDGES, n_id=torch.arange(3))
@@ -92,3 +121,23 @@ def test_checks_can_be_switched_off_for_one_layer_or_for_all() -> None:
         set_checks(True)
     with pytest.raises(TypeError, match="True or False, got 'no'"):
         set_checks("no")
+
+
+def test_a_layer_without_checks_leaves_those_of_other_threads_on() -> None:
+    free, checked = GOATConv(5, 4), GOATConv(5, 4)
+    free.checks = False
+    x, wrong, stop = torch.ones(5, 5), torch.tensor([[0], [10_000_000]]), threading.Event()
+
+    def train() -> None:
+        while not stop.is_set():
+            free(x, EDGES)
+
+    other = threading.Thread(target=train)
+    other.start()
+    try:
+        for _ in range(300):
+            with pytest.raises(IndexError, match="node 10000000, but there are 5 nodes"):
+                checked(x, wrong)
+    finally:
+        stop.set()
+        other.join()

@@ -1,4 +1,4 @@
-from inspect import signature
+from inspect import Parameter, signature
 
 import pytest
 import torch
@@ -8,18 +8,40 @@ from torch_geometric.nn.models.basic_gnn import BasicGNN
 
 from tests.compare import relative_error
 from tests.graphs import small_graph
+from torch_goat.data import neighbor_loader, open_graph, write_graph
 from torch_goat.nn import GOAT
+from torch_goat.nn.attention import GATv2Attention
 
 N = 10
 
 
-def test_positional_arguments_are_those_of_basic_gnn() -> None:
+@pytest.mark.parametrize("method", ["__init__", "forward", "inference"])
+def test_positional_arguments_are_those_of_basic_gnn(method: str) -> None:
     ours, theirs = (
-        [(p.name, p.kind, p.default) for p in signature(model.__init__).parameters.values()]
+        [(p.name, p.kind, p.default) for p in signature(getattr(model, method)).parameters.values()]
         for model in (GOAT, BasicGNN)
     )
-    assert ours == theirs
+    assert ours[: len(theirs)] == theirs
+    assert all(kind is Parameter.KEYWORD_ONLY for _, kind, _ in ours[len(theirs) :])
     assert isinstance(GOAT(5, 8, 2, 3, 0.1, "elu").act, torch.nn.ELU)
+
+
+def test_edge_weights_are_refused() -> None:
+    x, edge_index = torch.randn(N, 5), small_graph()
+    model = GOAT(5, 8, 2, edge_dim=1)
+    weight = torch.rand(edge_index.size(1))
+    with pytest.raises(
+        ValueError, match=r"reads no edge weights.*pass them as edge_attr= to a network with edge_dim=1"
+    ):
+        model(x, edge_index, weight)
+    assert model(x, edge_index, None, weight).shape == (N, 8)
+
+
+def test_v2_is_the_attention_of_gatv2() -> None:
+    model = GOAT(5, 8, 2, heads=2, v2=True, concat=False)
+    assert all(type(conv.attention) is GATv2Attention and conv.out_channels == 8 for conv in model.convs)
+    with pytest.raises(ValueError, match="v2=True cannot be combined with attention='gat'"):
+        GOAT(5, 8, 2, v2=True, attention="gat")
 
 
 @pytest.mark.parametrize("jk", [None, "last", "cat", "max", "lstm"])
@@ -50,7 +72,7 @@ def test_heads_share_the_hidden_width_only_if_concatenated(pooling: str) -> None
 def test_a_width_that_heads_do_not_divide_is_refused() -> None:
     with pytest.raises(ValueError, match="hidden_channels=8 is not divisible by heads=3"):
         GOAT(5, 8, num_layers=2, heads=3)
-    with pytest.raises(ValueError, match="heads must be at least 1, got 8 and 0"):
+    with pytest.raises(ValueError, match="heads must be a whole number of at least 1, got 0"):
         GOAT(5, 8, num_layers=2, heads=0)
 
 
@@ -84,47 +106,38 @@ def test_orderings_come_out_and_go_in() -> None:
         model(x, edge_index, orderings=[orderings[0]] * 3)
 
 
-def one_hop_batches(edge_index: torch.Tensor, edge_attr: torch.Tensor | None, parts: list[list[int]]) -> list[Data]:
-    """Each part with all edges into it: what a loader of full one-hop neighbourhoods yields."""
-    batches = []
-    for part in parts:
-        own = torch.tensor(part)
-        into = torch.isin(edge_index[1], own)
-        sources = edge_index[0, into].unique()
-        n_id = torch.cat([own, sources[~torch.isin(sources, own)]])
-        local = torch.full((N,), -1).scatter(0, n_id, torch.arange(n_id.numel()))
-        batch = Data(edge_index=local[edge_index[:, into]], n_id=n_id, batch_size=len(part))
-        if edge_attr is not None:
-            batch.edge_attr = edge_attr[into]
-        batches.append(batch)
-    return batches
-
-
 @pytest.mark.parametrize("jk", [None, "cat"])
 @pytest.mark.parametrize("edge_dim", [None, 2])
 @pytest.mark.parametrize("out_channels", [None, 3])
 def test_inference_layer_by_layer_equals_the_whole(out_channels, edge_dim, jk) -> None:
-    model = GOAT(5, 8, 2, out_channels, jk=jk, heads=2, edge_dim=edge_dim, norm="layer_norm").double().eval()
-    x, edge_index = torch.randn(N, 5, dtype=torch.double), small_graph()
-    edge_attr = torch.randn(edge_index.size(1), 2, dtype=torch.double) if edge_dim else None
-    loader = one_hop_batches(edge_index, edge_attr, [[3, 1, 8], [0, 2], [9, 7, 6, 5, 4]])
-    assert relative_error(model.inference(loader, x), model(x, edge_index, edge_attr)) < 1e-12
+    model = GOAT(5, 8, 2, out_channels, jk=jk, heads=2, edge_dim=edge_dim, norm="layer_norm", max_neighbors=3)
+    model = model.double().eval()
+    data = Data(torch.randn(N, 5, dtype=torch.double), small_graph())
+    if edge_dim:
+        data.edge_attr = torch.randn(data.num_edges, 2, dtype=torch.double)
+    expected = model(data.x, data.edge_index, edge_attr=data.edge_attr)
+    for cache in (False, True):
+        loader = neighbor_loader(data, [-1], batch_size=4, shuffle=True)
+        assert relative_error(model.inference(loader, cache=cache), expected) < 1e-12
 
 
-def test_inference_selects_the_random_neighbours_of_the_whole_graph() -> None:
-    model = GOAT(5, 8, num_layers=2, out_channels=3, heads=2, max_neighbors=2).double().eval()
-    x, edge_index = torch.randn(N, 5, dtype=torch.double), small_graph()
-    loader = one_hop_batches(edge_index, None, [[3, 1, 8], [0, 2], [9, 7, 6, 5, 4]])
-    assert relative_error(model.inference(loader, x), model(x, edge_index)) < 1e-12
+def test_inference_of_a_graph_in_a_folder_with_a_progress_bar(tmp_path, capsys) -> None:
+    model, data = GOAT(5, 8, 2).eval(), Data(torch.randn(N, 5), small_graph())
+    write_graph(data, tmp_path / "graph")
+    loader = neighbor_loader(open_graph(tmp_path / "graph"), [-1], batch_size=4)
+    assert relative_error(model.inference(loader, progress_bar=True), model(data.x, data.edge_index)) < 1e-6
+    assert "Inference: 100%" in capsys.readouterr().err
 
 
 def test_inference_refuses_a_loader_that_leaves_nodes_out() -> None:
-    model = GOAT(5, 8, num_layers=2).eval()
-    loader = one_hop_batches(small_graph(), None, [[0, 1, 2, 3, 4], [5, 6, 7, 9]])
+    model, data = GOAT(5, 8, num_layers=2).eval(), Data(torch.randn(N, 5), small_graph())
+    loader = neighbor_loader(data, [-1], input_nodes=torch.tensor([0, 1, 2, 3, 4, 5, 6, 7, 9]))
     with pytest.raises(ValueError, match="node 8 0 times"):
-        model.inference(loader, torch.randn(N, 5))
+        model.inference(loader)
+    with pytest.raises(ValueError, match=r"from loader\.data\.x, which \[\] does not have"):
+        model.inference([])
     with pytest.raises(ValueError, match=r"call model\.eval\(\) first"):
-        model.train().inference(loader, torch.randn(N, 5))
+        model.train().inference(loader)
 
 
 def test_trimming_leaves_the_seeds_as_they_are() -> None:

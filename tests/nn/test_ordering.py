@@ -81,8 +81,45 @@ def test_inconsistent_parts_are_refused() -> None:
     o = an_ordering()
     with pytest.raises(ValueError, match="four tensors"):
         Ordering(o.ptr, o.token, o.source, o.score[:1], o.weight)
-    with pytest.raises(ValueError, match="ends at"):
+    with pytest.raises(ValueError, match="ptr must start at 0, never decrease and end at"):
         Ordering(o.ptr[:-1], o.token, o.source, o.score, o.weight)
+
+
+@pytest.mark.parametrize("change", ["repeated", "of another node", "negative"])
+def test_an_ordering_that_is_no_permutation_is_refused(change: str, tmp_path) -> None:
+    o = an_ordering()
+    first = int((o.ptr.diff() > 1).nonzero()[0])  # a node with two neighbours at least
+    start, end = int(o.ptr[first]), int(o.ptr[first + 1])
+    token = o.token.clone()
+    token[1, start] = {"repeated": token[1, start + 1], "of another node": end, "negative": -1}[change]
+    if change == "of another node":
+        token[1, token[1] == end] = torch.tensor([end, int(o.token[1, start])])  # swapped
+    message = "does not read every neighbour of node [0-9]+ exactly once in each head"
+    with pytest.raises(ValueError, match=message):
+        Ordering(o.ptr, token, o.source, o.score, o.weight)
+    Ordering.unchecked(o.ptr, token, o.source, o.score, o.weight).save(tmp_path / "wrong.safetensors")
+    with pytest.raises(ValueError, match=message):
+        Ordering.load(tmp_path / "wrong.safetensors")
+
+
+def test_a_layer_refuses_an_ordering_that_swaps_neighbours_of_two_nodes() -> None:
+    edge_index = torch.tensor([[0, 1, 0, 1], [2, 2, 3, 3]])  # 2 and 3 read the same sources
+    conv, x = GOATConv(5, 4, add_self_loops=False), torch.randn(4, 5)
+    o = conv(x, edge_index, return_ordering=True)[1]
+    swapped = Ordering.unchecked(o.ptr, o.token[:, [2, 3, 0, 1]], o.source[:, [2, 3, 0, 1]], o.score, o.weight)
+    with pytest.raises(ValueError, match="of another graph"):
+        conv(x, edge_index, ordering=swapped)
+
+
+@pytest.mark.parametrize("loops", [True, False])
+def test_writing_to_returned_tensors_changes_nothing(loops: bool) -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2, add_self_loops=loops), torch.randn(10, 5), small_graph()
+    expected, (edges, alpha), ordering = conv(x, edge_index, return_attention_weights=True, return_ordering=True)
+    expected = expected.clone()
+    with torch.no_grad():
+        for returned in (edges, alpha, ordering.ptr, ordering.token, ordering.source, ordering.score, ordering.weight):
+            returned.numpy()[...] = 0
+    assert torch.equal(conv(x, edge_index), expected)
 
 
 def tau_by_pairs(first: list[int], second: list[int]) -> float:

@@ -213,7 +213,7 @@ def test_bad_factories_are_refused() -> None:
 
 
 def test_no_output_channels_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 1, got 0"):
+    with pytest.raises(ValueError, match="out_channels must be a whole number of at least 1, got 0"):
         RaggedRNN("lstm", 5, 0)
 
 

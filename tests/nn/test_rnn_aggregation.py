@@ -1,7 +1,7 @@
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.nn import LSTMAggregation, SAGEConv
+from torch_geometric.nn import LSTMAggregation, MultiAggregation, SAGEConv
 
 from tests.backends import AVAILABLE
 from tests.compare import relative_error
@@ -113,3 +113,44 @@ def test_rows_that_are_not_there_are_refused() -> None:
         aggregation.read(torch.ones(5, 3), torch.tensor([0, 10**7, 1]), torch.tensor([0, 3]))
     with pytest.raises(ValueError, match=r"source must be a vector, got shape \[1, 3\]"):
         aggregation.read(torch.ones(5, 3), torch.zeros(1, 3).long(), torch.tensor([0, 3]))
+
+
+@pytest.mark.parametrize("rnn", ["lstm", "gru"])
+@pytest.mark.parametrize("loaded", [False, True])
+def test_lazy_width(rnn: str, loaded: bool) -> None:
+    lazy, x = RNNAggregation(-1, 5, rnn=rnn, bidirectional=True), torch.randn(7, 3)
+    known = RNNAggregation(3, 5, rnn=rnn, bidirectional=True)
+    assert repr(lazy) == f"RNNAggregation(-1, 5, rnn={rnn!r})"
+    if loaded:
+        lazy.load_state_dict(known.state_dict())
+    out = lazy(x, INDEX, dim_size=5)
+    assert repr(lazy) == f"RNNAggregation(3, 5, rnn={rnn!r})"
+    known.load_state_dict(lazy.state_dict())
+    assert torch.equal(known(x, INDEX, dim_size=5), out)
+    assert bool(out.any())
+    with pytest.raises(ValueError, match=r"x must have shape \[elements, 3\], got \[7, 4\]"):
+        lazy(torch.randn(7, 4), INDEX)
+
+
+def test_as_an_aggregation_of_pyg() -> None:
+    x, edge_index = torch.randn(5, 4), torch.tensor([[0, 1, 2, 3], [0, 0, 1, 1]])
+    alone = RNNAggregation(-1, 4)
+    conv = SAGEConv(4, 6, aggr=alone)
+    expected = conv.lin_l(alone(x[edge_index[0]], edge_index[1], dim_size=5)) + conv.lin_r(x)
+    assert relative_error(conv(x, edge_index), expected) < 1e-6
+    both = MultiAggregation([RNNAggregation(-1, 4), "mean"])
+    out = both(x[:4], edge_index[1], dim_size=2)
+    assert torch.equal(out[:, :4], both.aggrs[0](x[:4], edge_index[1], dim_size=2))
+    assert torch.equal(out[:, 4:], x[:4].view(2, 2, 4).mean(dim=1))
+
+
+@pytest.mark.parametrize("index", [INDEX.float(), INDEX.bool()])
+def test_an_index_must_hold_whole_numbers(index: Tensor) -> None:
+    with pytest.raises(TypeError, match=f"index must hold whole numbers, got {index.dtype}"):
+        RNNAggregation(3, 4)(torch.randn(7, 3), index)
+
+
+@pytest.mark.parametrize("width", [-2, 1.5, "3", True])
+def test_impossible_widths_are_refused(width) -> None:
+    with pytest.raises(ValueError, match=f"in_channels must be a whole number of at least 0 or -1, got {width!r}"):
+        RNNAggregation(width, 4)

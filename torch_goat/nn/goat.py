@@ -1,23 +1,26 @@
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import torch
 from torch import Tensor
 from torch.fx import Proxy
 from torch_geometric.data import Data
+from torch_geometric.loader import CachedLoader
 from torch_geometric.nn.models.basic_gnn import BasicGNN
+from tqdm import tqdm
 
 from torch_goat.nn.goat_conv import GOATConv
 from torch_goat.nn.inference import run_in_batches
 from torch_goat.nn.ordering import Ordering
+from torch_goat.ops.checks import check_count
 from torch_goat.ops.neighborhoods import Neighborhoods
 
 
 class GOAT(BasicGNN):
     r"""A graph neural network of :class:`~torch_goat.nn.GOATConv` layers, with PyG's options for such networks.
 
-    Unlike PyG's models, it ends in a linear layer if ``out_channels`` is given: the output of an RNN lies in
-    :math:`(-1, 1)`, and the number of classes may be odd.
+    Unlike PyG's models, it ends in a linear layer if ``out_channels`` is given, since the output of an RNN lies in
+    :math:`(-1, 1)`.
 
     Args:
         in_channels: The size of each input, or ``-1`` to infer it from the first call.
@@ -27,7 +30,8 @@ class GOAT(BasicGNN):
         dropout: The probability of dropping a hidden element, and a coefficient in a layer.
         act, act_first, act_kwargs, norm, norm_kwargs: As in PyG.
         jk: Jumping knowledge: ``None``, ``"last"``, ``"cat"``, ``"max"`` or ``"lstm"``.
-        **kwargs: The options of :class:`~torch_goat.nn.GOATConv`, including ``heads``.
+        **kwargs: The options of :class:`~torch_goat.nn.GOATConv`, including ``heads``; ``v2=True`` means
+            ``attention="gatv2"``, as in PyG's ``GAT``.
     """
 
     supports_edge_weight: Final[bool] = False
@@ -54,12 +58,14 @@ class GOAT(BasicGNN):
         super().__init__(*sizes, dropout, act, act_first, act_kwargs, norm, norm_kwargs, jk, **kwargs)
 
     def init_conv(self, in_channels: int | tuple[int, int], out_channels: int, **kwargs: Any) -> GOATConv:
-        heads = kwargs.get("heads", 1)
-        if kwargs.get("head_pooling", "cat") == "cat" and heads > 0:  # otherwise the layer raises an error
+        if kwargs.pop("v2", False) and kwargs.setdefault("attention", "gatv2") != "gatv2":
+            raise ValueError(f"v2=True cannot be combined with attention={kwargs['attention']!r}.")
+        heads = check_count("heads", kwargs.get("heads", 1))
+        if (kwargs.get("head_pooling") or ("cat" if kwargs.get("concat", True) else "mean")) == "cat":
             if out_channels % heads:
                 raise ValueError(
                     f"hidden_channels={out_channels} is not divisible by heads={heads}; choose another width or "
-                    f"head_pooling='sum' or 'mean'."
+                    f"concat=False."
                 )
             out_channels //= heads
         return GOATConv(in_channels, out_channels, dropout=self.dropout.p, **kwargs)
@@ -68,6 +74,7 @@ class GOAT(BasicGNN):
         self,
         x: Tensor,
         edge_index: Tensor | Neighborhoods,
+        edge_weight: None = None,
         edge_attr: Tensor | None = None,
         batch: Tensor | None = None,
         batch_size: int | None = None,
@@ -82,6 +89,7 @@ class GOAT(BasicGNN):
         Args:
             x: The node features ``[N, in_channels]``.
             edge_index: The edges, in any form that :class:`~torch_goat.nn.GOATConv` takes.
+            edge_weight: Must be ``None``: the layer reads edge features only; here to have PyG's order of arguments.
             edge_attr: The edge features.
             batch: The graph of each node, for normalisation layers that use it.
             batch_size: The number of graphs.
@@ -92,7 +100,12 @@ class GOAT(BasicGNN):
             return_orderings: Whether to return ``(out, orderings)``.
         """
         if isinstance(x, Proxy):  # to_hetero traces with all arguments given
-            orderings, return_orderings = None, False
+            edge_weight, orderings, return_orderings = None, None, False
+        if edge_weight is not None:
+            raise ValueError(
+                f"GOAT reads no edge weights, got edge_weight of type {type(edge_weight).__name__}; pass them as "
+                f"edge_attr= to a network with edge_dim=1."
+            )
         if orderings is not None and len(orderings) != self.num_layers:
             raise ValueError(f"orderings has {len(orderings)} entries, but there are {self.num_layers} GOAT layers.")
         states, used = [], []
@@ -131,27 +144,34 @@ class GOAT(BasicGNN):
     @torch.no_grad()
     def inference(
         self,
-        loader: Iterable[Data],
-        x: Tensor,
-        *,
+        loader: Any,
         device: str | torch.device | None = None,
         embedding_device: str | torch.device = "cpu",
+        progress_bar: bool = False,
+        cache: bool = False,
     ) -> Tensor:
         """Computes the output of all nodes layer by layer, over batches of nodes with all their neighbours.
 
         Args:
-            loader: Any iterable, read once per layer, of batches with ``n_id`` (the nodes of a batch, those that it
-                computes first), ``batch_size`` (how many it computes) and ``edge_index`` (all edges into them, in the
-                numbering of ``n_id``), and ``edge_attr`` if the layers read it. Together the batches must compute
-                every node once. PyG's ``NeighborLoader`` with ``num_neighbors=[-1]`` is one.
-            x: The features of all nodes ``[N, in_channels]``.
+            loader: :func:`~torch_goat.data.neighbor_loader` or PyG's ``NeighborLoader`` over all nodes, with all
+                neighbours of one hop (``[-1]``), or any other iterable with the graph as ``data`` and batches with
+                ``n_id``, ``batch_size``, ``edge_index`` and, if the layers read it, ``edge_attr``. It is read once per
+                layer, and must compute every node once.
             device: Where the layers run; the model's device if ``None``.
             embedding_device: Where the states of all nodes are kept between layers.
+            progress_bar: Whether to show progress.
+            cache: Whether to keep the batches of the first layer in memory for the others.
         """
         if self.training:
             raise ValueError("inference is for evaluation; call model.eval() first.")
+        graph = getattr(loader, "data", None)
+        x = getattr(graph[0] if isinstance(graph, tuple) else graph, "x", None)
+        if x is None:
+            raise ValueError(f"inference reads the node features from loader.data.x, which {loader!r} does not have.")
         device = device or next(self.parameters()).device
-        states, joined = x.to(embedding_device), []
+        batches = CachedLoader(loader, device=device, transform=_edges_only) if cache else loader
+        bar = tqdm(total=self.num_layers * len(loader), desc="Inference", disable=not progress_bar)
+        states, joined = torch.as_tensor(x).to(embedding_device), []
         for layer, conv in enumerate(self.convs):
 
             def run(batch: Data, conv: GOATConv = conv, states: Tensor = states) -> tuple[Tensor, Tensor]:
@@ -161,15 +181,27 @@ class GOAT(BasicGNN):
                 out = conv((near, near[: batch.batch_size]), edge_index, edge_attr, n_id=n_id)
                 return batch.n_id[: batch.batch_size], out
 
-            after, count = run_in_batches(run, loader, x.size(0), embedding_device)
+            after, count = run_in_batches(run, _counted(batches, bar), x.size(0), embedding_device)
             if after is None or not bool((count == 1).all()):
                 node = int((count != 1).nonzero()[0])
                 raise ValueError(f"the loader computes node {node} {int(count[node])} times, expected every node once.")
             # The whole layer at once: some normalisations look at all nodes.
             states = self._after(layer, after.to(device)).to(embedding_device)
             joined.append(states)
+        bar.close()
         if hasattr(self, "jk"):
             states = self.jk([state.to(device) for state in joined])
         if hasattr(self, "lin"):
             states = self.lin(states.to(device))
         return states.to(embedding_device)
+
+
+def _counted(batches: Iterable[Data], bar: Any) -> Iterator[Data]:
+    for batch in batches:
+        yield batch
+        bar.update()
+
+
+def _edges_only(batch: Data) -> Data:
+    """What inference reads of a batch."""
+    return Data(**{name: batch[name] for name in ("n_id", "batch_size", "edge_index", "edge_attr") if name in batch})

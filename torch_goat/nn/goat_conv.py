@@ -1,5 +1,5 @@
+import warnings
 from collections.abc import Callable
-from numbers import Integral
 from typing import Any, Literal
 
 import torch
@@ -9,15 +9,17 @@ from torch.nn import GroupNorm, Module, Parameter
 from torch_geometric.nn.conv import MessagePassing
 from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
 from torch_geometric.nn.inits import zeros
+from torch_geometric.utils import is_torch_sparse_tensor
 
-from torch_goat.nn.attention import build_attention
+from torch_goat.nn.attention import EdgeAttention, build_attention
 from torch_goat.nn.dropout import dropout as drop
+from torch_goat.nn.inputs import both, check_exporter, layout, node_states, numbers_of_nodes, refuse_scripting
 from torch_goat.nn.ordering import Ordering
 from torch_goat.nn.packed_rnn import PackedRNN
 from torch_goat.nn.ragged_rnn import RaggedRNN
-from torch_goat.ops.adjacency import check_edge_attr, to_edges
-from torch_goat.ops.checks import check_features
-from torch_goat.ops.neighborhoods import Neighborhoods, neighborhoods
+from torch_goat.ops.adjacency import to_matrix
+from torch_goat.ops.checks import check_choice, check_count, check_finite, check_fraction, check_number
+from torch_goat.ops.neighborhoods import Neighborhoods
 from torch_goat.ops.places import Places
 from torch_goat.ops.segments import segment_softmax
 from torch_goat.ops.selection import keep_random, keep_top
@@ -63,11 +65,20 @@ class GOATConv(MessagePassing):
 
     Args:
         in_channels: The size of each input, or ``-1`` to infer it from the first call. A pair gives the sizes of source
-            and target nodes, which are then different node sets; it requires ``add_self_loops=False``.
-        out_channels: The size of one head's output. A bidirectional RNN uses half of it for each direction.
+            and target nodes, which are then different node sets without self loops.
+        out_channels: The size of one head's output. Each direction of a bidirectional RNN has half of it, rounded up;
+            if it is odd, the last column of the backward direction is dropped.
         heads: The number of heads.
-        head_pooling: How heads are combined: ``"cat"`` gives ``heads * out_channels`` columns, ``"sum"`` and ``"mean"``
-            give ``out_channels``.
+        concat: Whether to concatenate the heads (``heads * out_channels`` columns) or to average them.
+        negative_slope: The slope of LeakyReLU for negative values.
+        dropout: The probability of dropping a coefficient in training; it never changes the order.
+        add_self_loops: Whether a node is in its own neighbourhood. Existing self loops are replaced.
+        edge_dim: The number of edge features, or ``-1`` to infer it from the first call; they enter the score only.
+        fill_value: The edge features of added self loops: a number, a tensor, or how to reduce those of the edges that
+            point to the node (``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``).
+        bias: Whether to add a bias to the output. The RNN always has its own.
+        residual: Whether to add a linear map of the target's input to the output.
+        head_pooling: How heads are combined, instead of ``concat``: ``"cat"``, ``"sum"`` or ``"mean"``.
         attention: ``"gat"`` (the paper), ``"gatv2"``,
             :math:`\mathbf{w}_2^{\top} \mathrm{LeakyReLU}(\mathbf{W}_1 \mathbf{h}_j + \mathbf{W}_t \mathbf{h}_i)`, or a
             module that maps target states ``[E, heads, out_channels]``, source states of the same shape and edge
@@ -79,12 +90,6 @@ class GOATConv(MessagePassing):
             softmax runs over the selected ones.
         neighbor_selection: ``"random"`` draws them uniformly without replacement, again in every training step and
             always the same in evaluation; ``"top"`` takes the highest scores, per head.
-        negative_slope: The slope of LeakyReLU for negative values.
-        dropout: The probability of dropping a coefficient in training; it never changes the order.
-        add_self_loops: Whether a node is in its own neighbourhood. Existing self loops are replaced.
-        edge_dim: The number of edge features, or ``-1`` to infer it from the first call; they enter the score only. An
-            added self loop gets the mean of its node's.
-        residual: Whether to add a linear map of the target's input to the output.
         mean_residual: Whether to add the mean of the neighbours' states :math:`\mathbf{W}_1 \mathbf{h}_j`, weighted by
             their coefficients, to the output: the output of GAT.
         scaling: The factor of a state before it is read: ``"softmax"``, its coefficient, or ``"size"``, its coefficient
@@ -93,7 +98,8 @@ class GOATConv(MessagePassing):
         state_dropout: The probability of dropping an element of the states that the RNN reads.
         rnn_init: The initialisation of a built-in RNN: ``"orthogonal"`` (default), with orthogonal recurrent matrices
             and a forget gate bias of 1, or ``"uniform"``, as in PyTorch.
-        bias: Whether to add a bias to the output. The RNN always has its own.
+        flow: ``"source_to_target"`` or ``"target_to_source"``, as in PyG: with the latter, sources are
+            ``edge_index[1]`` and targets ``edge_index[0]``.
         backend: The backend of a built-in RNN, a name of :func:`torch_goat.backends`, or ``"auto"``.
 
     Attributes:
@@ -109,65 +115,73 @@ class GOATConv(MessagePassing):
     """
 
     checks: bool | None = None
+    __prepare_scriptable__ = refuse_scripting
 
     def __init__(
         self,
         in_channels: int | tuple[int, int],
         out_channels: int,
         heads: int = 1,
+        concat: bool = True,
+        negative_slope: float = 0.2,
+        dropout: float = 0.0,
+        add_self_loops: bool = True,
+        edge_dim: int | None = None,
+        fill_value: float | Tensor | str = "mean",
+        bias: bool = True,
+        residual: bool = False,
         *,
-        head_pooling: Literal["cat", "sum", "mean"] = "cat",
+        head_pooling: Literal["cat", "sum", "mean"] | None = None,
         attention: str | Module = "gat",
         rnn: str | Callable[[int, int], Module] = "lstm",
         bidirectional: bool = True,
         max_neighbors: int | None = None,
         neighbor_selection: Literal["random", "top"] = "random",
-        negative_slope: float = 0.2,
-        dropout: float = 0.0,
-        add_self_loops: bool = True,
-        edge_dim: int | None = None,
-        residual: bool = False,
         mean_residual: bool = True,
         scaling: Literal["softmax", "size"] = "softmax",
         state_norm: bool = False,
         state_dropout: float = 0.0,
         rnn_init: Literal["uniform", "orthogonal"] | None = None,
-        bias: bool = True,
+        flow: Literal["source_to_target", "target_to_source"] = "source_to_target",
         backend: str = "auto",
     ) -> None:
-        super().__init__(aggr=None, node_dim=0)
-        if heads < 1 or out_channels < 1:
-            raise ValueError(f"out_channels and heads must be at least 1, got {out_channels} and {heads}.")
-        if head_pooling not in ("cat", "sum", "mean"):
-            raise ValueError(f"head_pooling must be 'cat', 'sum' or 'mean', got {head_pooling!r}.")
-        if neighbor_selection not in ("random", "top"):
-            raise ValueError(f"neighbor_selection must be 'random' or 'top', got {neighbor_selection!r}.")
-        if max_neighbors is not None and max_neighbors < 1:
-            raise ValueError(f"max_neighbors must be at least 1 or None, got {max_neighbors}.")
-        if scaling not in ("softmax", "size"):
-            raise ValueError(f"scaling must be 'softmax' or 'size', got {scaling!r}.")
-        for name, probability in (("dropout", dropout), ("state_dropout", state_dropout)):
-            if not 0 <= probability <= 1:
-                raise ValueError(f"{name} must lie between 0 and 1, got {probability}.")
+        check_choice("flow", flow, "source_to_target", "target_to_source")
+        super().__init__(aggr=None, node_dim=0, flow=flow)
+        out_channels, heads = check_count("out_channels", out_channels), check_count("heads", heads)
+        head_pooling = head_pooling or ("cat" if concat else "mean")
+        check_choice("head_pooling", head_pooling, "cat", "sum", "mean")
+        if head_pooling == "cat" and not concat:
+            raise ValueError("concat=False cannot be combined with head_pooling='cat'; choose 'sum' or 'mean'.")
+        check_choice("neighbor_selection", neighbor_selection, "random", "top")
+        if max_neighbors is not None:
+            max_neighbors = check_count("max_neighbors", max_neighbors, otherwise=" or None")
+        check_choice("scaling", scaling, "softmax", "size")
+        if edge_dim is not None:
+            edge_dim = check_count("edge_dim", edge_dim, -1, " or None")
+        if isinstance(fill_value, str):
+            check_choice("fill_value", fill_value, "mean", "add", "min", "max", "mul")
+        elif not isinstance(fill_value, Tensor):
+            check_number("fill_value", fill_value)
         if callable(rnn) and rnn_init is not None:
             raise ValueError(f"rnn_init={rnn_init!r} is for built-in RNNs; a factory draws its own weights.")
-        source_channels, target_channels = _both(in_channels)
-        pair = isinstance(in_channels, tuple | list)
-        if pair and add_self_loops:
-            raise ValueError(
-                f"in_channels={in_channels!r} means that sources and targets are different nodes, without self loops; "
-                f"pass add_self_loops=False."
-            )
-        self.in_channels = (source_channels, target_channels) if pair else source_channels
-        self._bipartite = pair
+        pair = both(in_channels)
+        source_channels, target_channels = pair
+        self._bipartite = isinstance(in_channels, tuple | list)
+        self.in_channels = pair if self._bipartite else pair[0]
         self.out_channels, self.heads = out_channels, heads
-        self.head_pooling, self.dropout, self.add_self_loops = head_pooling, dropout, add_self_loops
+        self.concat, self.head_pooling = head_pooling == "cat", head_pooling
+        self.negative_slope = check_number("negative_slope", negative_slope)
+        self.dropout = check_fraction("dropout", dropout)
+        self.state_dropout = check_fraction("state_dropout", state_dropout)
+        self.add_self_loops = add_self_loops and not self._bipartite  # nodes of different sets are never the same
         self.max_neighbors, self.neighbor_selection = max_neighbors, neighbor_selection
-        self.edge_dim, self.residual, self.mean_residual = edge_dim, residual, mean_residual
-        self.scaling, self.state_dropout = scaling, state_dropout
+        self.edge_dim, self.fill_value = edge_dim, fill_value
+        self.residual, self.mean_residual, self.scaling = residual, mean_residual, scaling
+        self._warned = False
 
         self.lin_src = _linear(source_channels, heads * out_channels)
-        self.lin_dst = _linear(target_channels, heads * out_channels) if pair or attention == "gatv2" else None
+        own = self._bipartite or attention == "gatv2"  # whether targets have a projection of their own
+        self.lin_dst = _linear(target_channels, heads * out_channels) if own else None
         self.attention = build_attention(attention, heads, out_channels, edge_dim, negative_slope)
         if callable(rnn):
             self.rnn: RaggedRNN | PackedRNN = PackedRNN(rnn, out_channels, out_channels, heads)
@@ -204,11 +218,11 @@ class GOATConv(MessagePassing):
         x: Tensor | tuple[Tensor, Tensor | None],
         edge_index: Tensor | Neighborhoods,
         edge_attr: Tensor | None = None,
+        size: tuple[int, int] | None = None,
+        return_attention_weights: bool | None = None,
         *,
         ordering: Ordering | None = None,
-        size: tuple[int, int] | None = None,
         n_id: Tensor | None = None,
-        return_attention_weights: bool = False,
         return_ordering: bool = False,
     ) -> Any:
         r"""Runs the layer.
@@ -216,18 +230,20 @@ class GOATConv(MessagePassing):
         Args:
             x: The input states. A pair ``(x_src, x_dst)`` is bipartite: with one ``in_channels``, targets are the first
                 rows of the sources, as in PyG's sampled mini-batches, and ``(x, None)`` takes them from there. With a
-                pair of ``in_channels``, ``(x, None)`` means that targets have no states and do not enter the scores.
+                pair of ``in_channels``, ``(x, None)`` means that targets have no states: they do not enter the scores,
+                and there is no ``residual``.
             edge_index: COO ``[2, E]`` in any order, an ``EdgeIndex``, a torch sparse matrix as PyG's ``adj_t`` (rows
                 are targets; its values are the edge features if ``edge_dim=1`` and are ignored otherwise), or
-                :class:`~torch_goat.nn.Neighborhoods` built from such edges.
+                :class:`~torch_goat.nn.Neighborhoods` built from such edges, which are then not reversed by ``flow``.
             edge_attr: The edge features, in the order of the edges as given.
-            ordering: An order to replay instead of sorting, as ``return_ordering=True`` returned it. Coefficients are
-                still computed from the current weights.
-            size: The numbers of sources and targets, if ``x`` does not determine them.
-            n_id: The numbers of the sources in the graph that this is a part of. In evaluation, a random selection of
-                neighbours uses them, and is then that of the whole graph. Not for a pair of ``in_channels``.
+            size: The numbers of sources and targets, if neither ``x`` nor a matrix determines them.
             return_attention_weights: Whether to return ``(edge_index, alpha)``, too: the input edges with self loops
                 appended and their coefficients before dropout ``[E, heads]``, zero where a neighbour was not selected.
+                If a sparse matrix was given, ``(adj, alpha)``: a matrix of the same layout with the values ``alpha``.
+            ordering: An order to replay instead of sorting, as ``return_ordering=True`` returned it. Coefficients are
+                still computed from the current weights.
+            n_id: The numbers of the sources in the graph that this is a part of. In evaluation, a random selection of
+                neighbours uses them, and is then that of the whole graph. Not for a pair of ``in_channels``.
             return_ordering: Whether to return the :class:`~torch_goat.nn.Ordering`, too.
 
         Returns:
@@ -235,15 +251,20 @@ class GOATConv(MessagePassing):
         """
         if ordering is not None and not isinstance(ordering, Ordering):
             raise TypeError(f"ordering must be an Ordering, got {type(ordering).__name__}.")
-        if size is None and isinstance(edge_index, Neighborhoods):
-            size = (edge_index.num_sources, edge_index.num_targets)
-        x_src, x_dst, num_targets = self._states(x, size)  # [S, F], [T, F]
+        check_exporter()
+        size = size or numbers_of_nodes(x, edge_index)
+        widths = both(self.in_channels)
+        dtype = self.lin_src.weight.dtype
+        x_src, x_dst, num_targets = node_states(x, size, widths, self._bipartite, dtype, self.checks)  # [S, F], [T, F]
         if n_id is not None and (self._bipartite or n_id.shape != x_src.shape[:1]):
             raise ValueError(
                 f"n_id must number the {x_src.size(0)} nodes of one set, got shape {list(n_id.shape)} for "
                 f"in_channels={self.in_channels!r}."
             )
-        hood, edge_attr = self._neighborhoods(edge_index, edge_attr, (x_src.size(0), num_targets))
+        sizes = (x_src.size(0), num_targets)
+        hood, edge_attr = layout(
+            edge_index, edge_attr, self.edge_dim, sizes, self.add_self_loops, self.flow, self.checks
+        )
         if self.max_neighbors is not None and self.neighbor_selection == "random":
             if ordering is not None:
                 raise ValueError(
@@ -255,9 +276,11 @@ class GOATConv(MessagePassing):
         with torch.autocast(x_src.device.type, enabled=False):
             z_src, z_dst = self._project(x_src, x_dst)  # [S, K, C], [T, K, C], in float32 at least
             if edge_attr is not None:
-                edge_attr = hood.edge_features(edge_attr)[hood.edge].to(z_src.dtype)  # [E, D]
+                edge_attr = hood.edge_features(edge_attr, self.fill_value)[hood.edge].to(z_src.dtype)  # [E, D]
             score = self.attention(z_src, z_dst, hood, edge_attr)  # Eq. 1, [K, E]
             score = score.to(torch.promote_types(score.dtype, torch.float32))
+            if isinstance(self.attention, EdgeAttention):
+                check_finite("the result of the attention module", score.t(), self.checks)
             token, source, read = self._order(score, x_src, hood, ordering)  # Eq. 2, [K, E], [K, E]
             score = score.gather(1, token)
             alpha = segment_softmax(score, read)  # the coefficients of Eq. 3, [K, E]
@@ -281,66 +304,23 @@ class GOATConv(MessagePassing):
             out = out.flatten(1)  # [T, K * C]
         else:
             out = out.sum(dim=1) if self.head_pooling == "sum" else out.mean(dim=1)  # [T, C]
-        if self.res is not None:
+        if self.res is not None and x_dst is not None:
             out = out + self.res(x_dst)
+        elif self.res is not None:
+            self._warn_of_residual()
         if self.bias is not None:
             out = out + self.bias
 
         results: list[Any] = [out]
         if return_attention_weights:
-            results.append((hood.edge_index, hood.by_edge(alpha, token)))
+            per_edge = hood.by_edge(alpha, token)
+            if isinstance(edge_index, Tensor) and is_torch_sparse_tensor(edge_index):
+                results.append(to_matrix(edge_index, hood.edge_index, per_edge))
+            else:
+                results.append((hood.given_edges(), per_edge))
         if return_ordering:
-            results.append(Ordering(read.ptr, token, source, score, alpha))
+            results.append(Ordering.unchecked(read.ptr.clone(), token, source, score, alpha))
         return tuple(results) if len(results) > 1 else out
-
-    def _states(
-        self, x: Tensor | tuple[Tensor, Tensor | None], size: tuple[int, int] | None
-    ) -> tuple[Tensor, Tensor | None, int]:
-        """The states of sources and targets and the number of targets, checked."""
-        x_src, x_dst = x if isinstance(x, tuple) else (x, x if size is None or self._bipartite else None)
-        source_channels, target_channels = _both(self.in_channels)
-        check_features("x" if x_src is x_dst else "x[0] (sources)", x_src, source_channels, self.checks)
-        if x_dst is not None and (x_dst is not x_src or source_channels != target_channels):
-            check_features("x[1] (targets)", x_dst, target_channels, self.checks)
-        weight = self.lin_src.weight
-        if x_src.dtype != weight.dtype and not torch.is_autocast_enabled(x_src.device.type):
-            raise TypeError(f"x is {x_src.dtype}, but the layer's weights are {weight.dtype}; convert one of them.")
-
-        num_sources, num_targets = size or (None, None)
-        if num_targets is None:
-            num_targets = (x_src if x_dst is None else x_dst).size(0)
-        if num_sources is not None and num_sources != x_src.size(0):
-            raise ValueError(f"size says {num_sources} sources, but x has {x_src.size(0)} rows for them.")
-        if x_dst is not None and num_targets != x_dst.size(0):
-            raise ValueError(f"size says {num_targets} targets, but x has {x_dst.size(0)} rows for them.")
-        if not self._bipartite:
-            if num_targets > x_src.size(0):
-                raise ValueError(
-                    f"{num_targets} targets cannot be the first rows of {x_src.size(0)} sources; for "
-                    f"different node sets build the layer with a pair of in_channels."
-                )
-            if x_dst is None:
-                x_dst = x_src if num_targets == x_src.size(0) else x_src[:num_targets]
-        elif x_dst is None and self.residual:
-            raise ValueError("residual=True needs the targets' states, but x is (x, None).")
-        return x_src, x_dst, num_targets
-
-    def _neighborhoods(
-        self, edge_index: Tensor | Neighborhoods, edge_attr: Tensor | None, num_nodes: tuple[int, int]
-    ) -> tuple[Neighborhoods, Tensor | None]:
-        """The layout of the edges, and the features of the edges as given."""
-        if not isinstance(edge_index, Neighborhoods):
-            edge_index, edge_attr = to_edges(edge_index, edge_attr, self.edge_dim, *num_nodes, self.checks)
-            return neighborhoods(edge_index, num_nodes, self.add_self_loops, self.checks), edge_attr
-        hood = edge_index
-        if (hood.num_sources, hood.num_targets) != num_nodes:
-            raise ValueError(f"x has {num_nodes[0]} sources and {num_nodes[1]} targets, but edge_index is {hood}.")
-        if hood.add_self_loops != self.add_self_loops:
-            raise ValueError(
-                f"the layer has add_self_loops={self.add_self_loops}, but the neighborhoods were built with "
-                f"add_self_loops={hood.add_self_loops}."
-            )
-        return hood, check_edge_attr(edge_attr, self.edge_dim, hood.num_given, self.checks)
 
     def _project(self, x_src: Tensor, x_dst: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """``W_1 h`` of sources and targets, for every head, in float32 at least since scores are computed from it."""
@@ -366,7 +346,7 @@ class GOATConv(MessagePassing):
             any_order = torch.arange(hood.num_places, device=hood.source.device).view(1, -1)
             read = hood.keep(keep_top(hood, any_order, top, self._bipartite)[0])
         if ordering is not None:
-            ordering.check_fits(hood, read.ptr, self.heads, self.checks)
+            ordering.check_fits(hood, read, self.heads, self.checks)
             # Tensors of inference mode cannot be saved for the backward.
             given = (ordering.token, ordering.source)
             token, source = (value.clone() if value.is_inference() else value for value in given)
@@ -387,7 +367,7 @@ class GOATConv(MessagePassing):
             return self.message(alpha)
         # propagate_type: (alpha: Tensor)
         size = (hood.num_sources, hood.num_targets)
-        per_edge = self.propagate(hood.edge_index, alpha=hood.by_edge(alpha, token), size=size)
+        per_edge = self.propagate(hood.given_edges(), alpha=hood.by_edge(alpha, token), size=size)
         return per_edge.gather(0, hood.edge[token].t()).t()
 
     def message(self, alpha: Tensor) -> Tensor:
@@ -396,15 +376,15 @@ class GOATConv(MessagePassing):
     def aggregate(self, inputs: Tensor) -> Tensor:
         return inputs
 
+    def _warn_of_residual(self) -> None:
+        if not torch.compiler.is_compiling() and not self._warned:
+            self._warned = True
+            warnings.warn(
+                "residual=True has no effect in calls with x = (x, None), where targets have no states.", stacklevel=2
+            )
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.in_channels}, {self.out_channels}, heads={self.heads})"
-
-
-def _both(channels: int | tuple[int, int]) -> tuple[int, int]:
-    pair = channels if isinstance(channels, tuple | list) else (channels, channels)
-    if len(pair) != 2 or not all(isinstance(width, Integral) for width in pair):  # numpy's numbers are among them
-        raise ValueError(f"in_channels must be a whole number or a pair of them, got {channels!r}.")
-    return int(pair[0]), int(pair[1])
 
 
 def _linear(in_channels: int, out_channels: int) -> Linear:

@@ -10,7 +10,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from torch_goat.files import write_atomic
-from torch_goat.ops.checks import checks_enabled
+from torch_goat.ops.checks import check_ptr, checks_enabled
 from torch_goat.ops.neighborhoods import Neighborhoods
 
 if TYPE_CHECKING:
@@ -43,8 +43,24 @@ class Ordering:
             raise ValueError(
                 f"an ordering needs ptr [T + 1] and four tensors [K, E], got {tuple(ptr.shape)} and {shapes}."
             )
-        if int(ptr[-1]) != token.size(1):
-            raise ValueError(f"the ordering's ptr ends at {int(ptr[-1])}, but there are {token.size(1)} places.")
+        check_ptr(ptr, token.size(1), checks=True)
+        order, place = token.sort(dim=-1)  # neighbourhoods are disjoint ranges of tokens, in ascending order
+        segment = torch.repeat_interleave(ptr.diff())  # [E]
+        wrong = (segment[place] != segment) | (order < 0)
+        wrong[:, 1:] |= order.diff(dim=-1) == 0
+        if bool(wrong.any()):
+            node = int(segment[wrong.nonzero()[0, 1]])
+            raise ValueError(f"the ordering does not read every neighbour of node {node} exactly once in each head.")
+        self._set(ptr, token, source, score, weight)
+
+    @classmethod
+    def unchecked(cls, *tensors: Tensor) -> Ordering:
+        """An ordering of tensors that are known to be valid."""
+        ordering = cls.__new__(cls)
+        ordering._set(*tensors)
+        return ordering
+
+    def _set(self, ptr: Tensor, token: Tensor, source: Tensor, score: Tensor, weight: Tensor) -> None:
         self.ptr, self.token, self.source = ptr, token, source
         self.score, self.weight = score.detach(), weight.detach()
 
@@ -121,8 +137,9 @@ class Ordering:
 
     __hash__ = None  # type: ignore[assignment]
 
-    def check_fits(self, hood: Neighborhoods, ptr: Tensor, heads: int, checks: bool | None = None) -> None:
-        """Raises an error unless this ordering is one of ``hood``, whose segments after selection are ``ptr``."""
+    def check_fits(self, hood: Neighborhoods, read: Neighborhoods, heads: int, checks: bool | None = None) -> None:
+        """Raises an error unless this ordering is one of ``hood``, of which a selection of the size of ``read`` is
+        read."""
         if self.heads != heads:
             raise ValueError(f"the ordering has {self.heads} heads, but the layer has {heads}.")
         if self.num_nodes != hood.num_targets:
@@ -135,10 +152,11 @@ class Ordering:
             )
         if not checks_enabled(checks):
             return
-        fits = torch.equal(self.ptr, ptr)
+        fits = torch.equal(self.ptr, read.ptr)
         if fits and self.token.numel() > 0:
             inside = int(self.token.min()) >= 0 and int(self.token.max()) < hood.source.numel()
             fits = inside and torch.equal(hood.source[self.token], self.source)
+            fits = fits and torch.equal(hood.target[self.token], read.index.expand_as(self.token))
         if not fits:
             raise ValueError(
                 f"the ordering is of another graph: its {self.token.size(1)} neighbours are not the ones "
@@ -147,7 +165,7 @@ class Ordering:
 
     def to(self, device: str | torch.device) -> Ordering:
         """A copy on another device."""
-        return Ordering(*(getattr(self, name).to(device) for name in _FIELDS))
+        return Ordering.unchecked(*(getattr(self, name).to(device) for name in _FIELDS))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the ordering as safetensors, atomically."""

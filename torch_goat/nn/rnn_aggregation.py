@@ -1,9 +1,12 @@
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch_geometric.nn.aggr import Aggregation
 
-from torch_goat.nn.ragged_rnn import RaggedRNN
-from torch_goat.ops.checks import check_ptr, check_range
+from torch_goat.nn.inputs import check_exporter, refuse_scripting
+from torch_goat.nn.ragged_rnn import LazyRaggedRNN, RaggedRNN
+from torch_goat.ops.checks import check_count, check_ptr, check_range
 from torch_goat.ops.places import Places
 
 
@@ -14,10 +17,11 @@ class RNNAggregation(Aggregation):
     size of other groups, and ``index`` need not be sorted. A group without elements gives zeros.
 
     Args:
-        in_channels: The size of one element.
+        in_channels: The size of one element, or ``-1`` to infer it from the first call.
         out_channels: The size of one result, both directions together.
         rnn: ``"lstm"``, ``"gru"`` or ``"rnn"``.
-        bidirectional: Whether to read groups in both directions, each with half of ``out_channels``.
+        bidirectional: Whether to read groups in both directions, each with half of ``out_channels``, rounded up; the
+            last column is dropped if ``out_channels`` is odd.
         backend: A name of :func:`torch_goat.backends`, or ``"auto"``.
 
     Attributes:
@@ -29,13 +33,23 @@ class RNNAggregation(Aggregation):
     """
 
     checks: bool | None = None
+    __prepare_scriptable__ = refuse_scripting
 
     def __init__(
         self, in_channels: int, out_channels: int, rnn: str = "lstm", bidirectional: bool = False, backend: str = "auto"
     ) -> None:
         super().__init__()
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.rnn = RaggedRNN(rnn, in_channels, out_channels, bidirectional=bidirectional, backend=backend)
+        self.out_channels = out_channels
+        options: dict[str, Any] = {"bidirectional": bidirectional, "backend": backend}
+        if in_channels == -1:
+            self.rnn: RaggedRNN = LazyRaggedRNN(rnn, out_channels, **options)
+        else:
+            self.rnn = RaggedRNN(rnn, check_count("in_channels", in_channels, 0, " or -1"), out_channels, **options)
+
+    @property
+    def in_channels(self) -> int:
+        """The size of one element, or -1 before the first call of a lazy aggregation."""
+        return self.rnn.in_channels
 
     def reset_parameters(self) -> None:
         self.rnn.reset_parameters()
@@ -85,8 +99,10 @@ class RNNAggregation(Aggregation):
         return self._read(x, source, ptr)
 
     def _check(self, x: Tensor) -> None:
-        if x.dim() != 2 or x.size(-1) != self.in_channels:
-            raise ValueError(f"x must have shape [elements, {self.in_channels}], got {list(x.shape)}.")
+        check_exporter()
+        if x.dim() != 2 or self.in_channels not in (-1, x.size(-1)):
+            wanted = self.in_channels if self.in_channels >= 0 else "in_channels"
+            raise ValueError(f"x must have shape [elements, {wanted}], got {list(x.shape)}.")
         weight = self.rnn.weight_ih
         if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
             raise TypeError(f"x is {x.dtype}, but the weights are {weight.dtype}; convert one of them.")

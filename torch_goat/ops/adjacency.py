@@ -69,6 +69,27 @@ def _entries(adjacency: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
     return coalesced.indices(), coalesced.values()
 
 
+def to_matrix(like: Tensor, edge_index: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Values of edges ``[E, K]`` as a sparse matrix ``[targets, sources, K]``, with its values in their order.
+
+    ``like`` is a sparse matrix ``[targets, sources]`` with the layout of the result; ``edge_index`` ``[2, E]`` holds
+    sources and targets. Multi-edges stay apart.
+    """
+    num_targets, num_sources = like.shape
+    major, minor = (0, 1) if like.layout == torch.sparse_csc else (1, 0)  # CSC is sorted by source
+    order = torch.argsort(edge_index[major] * max(num_targets, num_sources) + edge_index[minor])
+    (source, target), value = edge_index[:, order], value[order]
+    size = (num_targets, num_sources, value.size(1))
+    if like.layout == torch.sparse_coo:
+        pair = torch.stack([target, source])
+        distinct = bool((pair.diff() != 0).any(dim=0).all())
+        return torch.sparse_coo_tensor(pair, value, size, is_coalesced=distinct), value
+    ptr = torch.arange(like.size(1 - major) + 1, device=target.device)
+    if like.layout == torch.sparse_csc:
+        return torch.sparse_csc_tensor(torch.searchsorted(source, ptr), target, value, size), value
+    return torch.sparse_csr_tensor(torch.searchsorted(target, ptr), source, value, size), value
+
+
 def check_edge_attr(
     edge_attr: Tensor | None, edge_dim: int | None, num_edges: int, checks: bool | None = None
 ) -> Tensor | None:

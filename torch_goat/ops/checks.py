@@ -5,6 +5,8 @@ free and always on.
 """
 
 import math
+from numbers import Integral, Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,6 +40,42 @@ def capturing() -> bool:
     )
 
 
+def transforming() -> bool:
+    """Whether a transform of ``torch.func`` is active, which cannot see into our own autograd functions."""
+    return not torch.compiler.is_compiling() and torch._C._are_functorch_transforms_active()
+
+
+def check_count(name: str, value: Any, least: int = 1, otherwise: str = "") -> int:
+    """A whole number of at least ``least``; the error for other values also says what is allowed ``otherwise``."""
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or not least <= value < 2**63:
+        bound = "below 2**63" if whole and value > least else f"of at least {least}"
+        raise ValueError(f"{name} must be a whole number {bound}{otherwise}, got {value!r}.")
+    return int(value)
+
+
+def check_choice(name: str, value: object, *choices: str) -> None:
+    """Raises an error unless ``value`` is one of the choices."""
+    if value not in choices:
+        *others, last = map(repr, choices)
+        raise ValueError(f"{name} must be {', '.join(others)} or {last}, got {value!r}.")
+
+
+def check_number(name: str, value: Any) -> float:
+    """A finite number."""
+    number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be a finite number, got {value!r}.")
+    return number
+
+
+def check_fraction(name: str, value: Any) -> float:
+    """A number between 0 and 1."""
+    if not 0 <= check_number(name, value) <= 1:
+        raise ValueError(f"{name} must lie between 0 and 1, got {value!r}.")
+    return float(value)
+
+
 def check_finite(name: str, value: Tensor, checks: bool | None = None) -> None:
     """Raises an error if features contain NaN or infinity, which cannot be ordered."""
     # A finite sum has finite terms. If it is not finite, finite terms may have overflowed.
@@ -51,7 +89,9 @@ def check_finite(name: str, value: Tensor, checks: bool | None = None) -> None:
 
 
 def check_range(name: str, index: Tensor, size: int, checks: bool | None = None) -> None:
-    """Raises an error if a node index lies outside ``0 .. size - 1``."""
+    """Raises an error unless node indices are integers in ``0 .. size - 1``."""
+    if index.is_floating_point() or index.dtype == torch.bool:
+        raise TypeError(f"{name} must hold whole numbers, got {index.dtype}.")
     if not checks_enabled(checks) or index.numel() == 0:
         return
     low, high = torch.stack(torch.aminmax(index)).tolist()
@@ -63,7 +103,7 @@ def check_range(name: str, index: Tensor, size: int, checks: bool | None = None)
 
 def check_ptr(ptr: Tensor, num_places: int, checks: bool | None = None) -> None:
     """Raises an error unless ``ptr`` holds the bounds of consecutive segments of ``num_places`` places."""
-    if ptr.dim() != 1 or ptr.is_floating_point() or ptr.numel() == 0:
+    if ptr.dim() != 1 or ptr.is_floating_point() or ptr.dtype == torch.bool or ptr.numel() == 0:
         raise ValueError(f"ptr must be a vector of integers, got {ptr.dtype} of shape {list(ptr.shape)}.")
     if checks_enabled(checks) and not (ptr[0] == 0 and ptr[-1] == num_places and (ptr.diff() >= 0).all()):
         values = [str(value) for value in ptr.tolist()]

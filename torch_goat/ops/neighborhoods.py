@@ -15,7 +15,8 @@ class Neighborhoods(Segments):
     to any number of layers instead of ``edge_index``. Do not write to its tensors.
 
     Attributes:
-        edge_index: The edges as given, self loops appended ``[2, E]``.
+        edge_index: The edges from source to target, in the order in which they were given, self loops appended
+            ``[2, E]``.
         edge: The edge of each token ``[E]``.
         source: The source of each token ``[E]``.
         target: The target of each token, ascending ``[E]``.
@@ -23,6 +24,7 @@ class Neighborhoods(Segments):
         num_sources: The number of source nodes S.
         add_self_loops: Whether each target is in its own neighbourhood, exactly once.
         num_given: The number of edges as given.
+        reverse: Whether the edges were given from target to source.
     """
 
     def __init__(
@@ -35,12 +37,13 @@ class Neighborhoods(Segments):
         add_self_loops: bool,
         num_given: int,
         given: Tensor | None = None,
+        reverse: bool = False,
     ) -> None:
         ptr = torch.searchsorted(target, torch.arange(num_nodes[1] + 1, device=target.device))
         super().__init__(ptr, source.size(0))
         self.edge_index, self.edge, self.source, self.target = edge_index, edge, source, target
         self.num_sources, self.add_self_loops = num_nodes[0], add_self_loops
-        self.num_given = num_given
+        self.num_given, self.reverse = num_given, reverse
         self._given = given  # the given edges that are no self loops and stay; None: all of them
 
     @classmethod
@@ -65,33 +68,21 @@ class Neighborhoods(Segments):
         """
         sizes = (num_nodes, num_nodes) if isinstance(num_nodes, int) else num_nodes
         edge_index, _ = to_edges(edge_index, None, None, *sizes)
-        return cls._build(edge_index, sizes, add_self_loops, checks)
+        return cls._build(edge_index, sizes, add_self_loops, False, checks)
 
     @classmethod
     def _build(
-        cls, edge_index: Tensor, num_nodes: tuple[int, int], add_self_loops: bool, checks: bool | None
+        cls, edge_index: Tensor, num_nodes: tuple[int, int], add_self_loops: bool, reverse: bool, checks: bool | None
     ) -> "Neighborhoods":
-        num_sources, num_targets = num_nodes
-        if edge_index.is_cuda and capturing():
-            raise RuntimeError(
-                "edges cannot be grouped while a CUDA graph is captured; call the layer before with the same "
-                "edge_index, an int64 tensor that is not written to, or pass Neighborhoods."
-            )
-        if num_sources == num_targets:
-            check_range("edge_index", edge_index, num_sources, checks)
+        num_given = edge_index.size(1)
+        if torch.compiler.is_compiling():
+            edge_index, edge, given = _operator(edge_index, *num_nodes, add_self_loops, reverse, checks)
         else:
-            check_range("edge_index[0] (sources)", edge_index[0], num_sources, checks)
-            check_range("edge_index[1] (targets)", edge_index[1], num_targets, checks)
-        num_given, given = edge_index.size(1), None
-        if add_self_loops:
-            given = (edge_index[0] != edge_index[1]).nonzero().view(-1)
-            loops = torch.arange(num_targets, device=edge_index.device).expand(2, -1)
-            edge_index = torch.cat([edge_index[:, given], loops], dim=1)
-            if not torch.compiler.is_compiling() and given.numel() == num_given:
-                given = None
-        source, target = edge_index
-        edge = torch.argsort(torch.add(source, target, alpha=num_sources), stable=True)  # [E]
-        return cls(edge_index, edge, source[edge], target[edge], num_nodes, add_self_loops, num_given, given)
+            edge_index, edge, given = _group(edge_index, *num_nodes, add_self_loops, reverse, checks)
+            # Only eager code may look at a size that depends on values.
+            given = None if not add_self_loops or given.numel() == num_given else given
+        source, target = edge_index[:, edge]
+        return cls(edge_index, edge, source, target, num_nodes, add_self_loops, num_given, given, reverse)
 
     @property
     def num_targets(self) -> int:
@@ -122,23 +113,46 @@ class Neighborhoods(Segments):
     def _source_columns(self, rows: int) -> tuple[Tensor, Tensor]:
         return self.memo.compute(("columns", rows), lambda: sorted_columns(self.source, self.num_sources, rows))
 
-    def edge_features(self, edge_attr: Tensor) -> Tensor:
+    def given_edges(self) -> Tensor:
+        """A copy of :attr:`edge_index` in the direction in which the edges were given."""
+        return self.edge_index.flip(0) if self.reverse else self.edge_index.clone()
+
+    def edge_features(self, edge_attr: Tensor, fill_value: float | Tensor | str = "mean") -> Tensor:
         """The features ``[E, D]`` of the edges in :attr:`edge_index`, from those of the given edges.
 
-        A self loop that was added has the mean of the features of its target's other edges. They are summed from small
-        to large, so that the order of the edges does not matter, to the last bit.
+        A self loop that was added has ``fill_value``, or the features of the given edges that point to its node,
+        reduced by ``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``. They are reduced from small to large, so
+        that the order of the edges does not matter, to the last bit.
         """
         if not self.add_self_loops:
             return edge_attr
         edge_attr = edge_attr if self._given is None else edge_attr[self._given]
+        shape = (self.num_targets, edge_attr.size(1))
+        if isinstance(fill_value, str):
+            return torch.cat([edge_attr, self._reduce_to_nodes(edge_attr, fill_value)[: self.num_targets]])
+        fill = torch.as_tensor(fill_value, dtype=edge_attr.dtype, device=edge_attr.device)
+        try:
+            fill = fill.expand(shape)
+        except RuntimeError:
+            raise ValueError(
+                f"fill_value has shape {list(fill.shape)}, expected {[shape[1]]} or {list(shape)}."
+            ) from None
+        return torch.cat([edge_attr, fill])
+
+    def _reduce_to_nodes(self, edge_attr: Tensor, how: str) -> Tensor:
+        """The features of the edges that point to each node ``[N, D]``, reduced."""
         value, by_value = edge_attr.sort(dim=0)  # [E', D]
-        target = self.edge_index[1, : value.size(0)]
-        by_target = target[by_value].sort(dim=0, stable=True).indices  # [E', D]
-        count = self.ptr.diff() - 1  # [T], without the self loop
+        node = self.edge_index[0 if self.reverse else 1, : value.size(0)]
+        by_node = node[by_value].sort(dim=0, stable=True).indices  # [E', D]
+        value = value.gather(0, by_node)
+        count = node.new_zeros(max(self.num_sources, self.num_targets)).scatter_add(0, node, torch.ones_like(node))
         index = torch.repeat_interleave(count, output_size=value.size(0)).view(-1, 1).expand_as(value)
-        total = edge_attr.new_zeros(self.num_targets, edge_attr.size(1))
-        total = total.scatter_add(0, index, value.gather(0, by_target))
-        return torch.cat([edge_attr, total / count.clamp(min=1).view(-1, 1)])
+        empty = value.new_full((count.numel(), value.size(1)), how == "mul")
+        if how in ("mean", "add"):
+            total = empty.scatter_add(0, index, value)
+            return total / count.clamp(min=1).view(-1, 1) if how == "mean" else total
+        reduce = {"min": "amin", "max": "amax", "mul": "prod"}[how]
+        return empty.scatter_reduce(0, index, value, reduce, include_self=how == "mul")
 
     def by_edge(self, value: Tensor, token: Tensor) -> Tensor:
         """Values in the order of ``token`` ``[K, E]`` as values by edge ``[E, K]``, zero for edges without a token."""
@@ -148,7 +162,10 @@ class Neighborhoods(Segments):
     def keep(self, mask: Tensor) -> "Neighborhoods":
         """The same neighbourhoods with only the tokens in ``mask`` ``[E]``; the edges stay the same."""
         edge, source, target = self.edge[mask], self.source[mask], self.target[mask]
-        sizes, rest = (self.num_sources, self.num_targets), (self.add_self_loops, self.num_given, self._given)
+        sizes, rest = (
+            (self.num_sources, self.num_targets),
+            (self.add_self_loops, self.num_given, self._given, self.reverse),
+        )
         return Neighborhoods(self.edge_index, edge, source, target, sizes, *rest)
 
     def __repr__(self) -> str:
@@ -160,46 +177,97 @@ def smallest_integer(size: int) -> torch.dtype:
     return torch.int32 if size < 2**31 else torch.int64
 
 
-# The only cache: edge_index -> the edges that were read, their version, the layout and the version of its tensors,
-# by number of nodes and self loops.
+def _group(
+    edge_index: Tensor, num_sources: int, num_targets: int, add_self_loops: bool, reverse: bool, checks: bool | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The edges from source to target with self loops, the edge of each token, and the given edges that stay."""
+    if edge_index.is_cuda and capturing():
+        raise RuntimeError(
+            "edges cannot be grouped while a CUDA graph is captured; call the layer before with the same "
+            "edge_index, an int64 tensor that is not written to, or pass Neighborhoods."
+        )
+    source, target = ends = edge_index.flip(0) if reverse else edge_index
+    if num_sources == num_targets:
+        check_range("edge_index", edge_index, num_sources, checks)
+    else:
+        check_range(f"edge_index[{int(reverse)}] (sources)", source, num_sources, checks)
+        check_range(f"edge_index[{int(not reverse)}] (targets)", target, num_targets, checks)
+    given = (source != target).nonzero().view(-1) if add_self_loops else edge_index.new_empty(0)
+    if add_self_loops:
+        loops = torch.arange(num_targets, device=edge_index.device).expand(2, -1)
+        ends = torch.cat([ends[:, given], loops], dim=1)
+    return ends, torch.argsort(torch.add(ends[0], ends[1], alpha=num_sources), stable=True), given
+
+
+# For torch.compile and torch.export, grouping is an opaque operator, since its sizes depend on the data.
+@torch.library.custom_op("torch_goat::group_edges", mutates_args=())
+def _operator(
+    edge_index: Tensor, num_sources: int, num_targets: int, add_self_loops: bool, reverse: bool, checks: bool | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    hood = neighborhoods(edge_index, (num_sources, num_targets), add_self_loops, reverse, checks)
+    given = hood._given
+    if given is None:
+        given = torch.arange(edge_index.size(1) if add_self_loops else 0, device=edge_index.device)
+    # Copies: the caller may write to what an operator returns, and the layout is kept.
+    return hood.edge_index.clone(), hood.edge.clone(), given.clone()
+
+
+@_operator.register_fake
+def _(
+    edge_index: Tensor, num_sources: int, num_targets: int, add_self_loops: bool, reverse: bool, checks: bool | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    if not add_self_loops:
+        return torch.empty_like(edge_index), edge_index.new_empty(edge_index.size(1)), edge_index.new_empty(0)
+    stay = torch.library.get_ctx().new_dynamic_size()
+    num_tokens = stay + num_targets
+    return edge_index.new_empty(2, num_tokens), edge_index.new_empty(num_tokens), edge_index.new_empty(stay)
+
+
+# The only cache: edge_index -> the edges that were read, their version and the layout, by number of nodes, self loops
+# and direction.
 _layouts: WeakIdKeyDictionary = WeakIdKeyDictionary()
 
 
-@torch.compiler.disable
 def neighborhoods(
-    edge_index: Tensor, num_nodes: tuple[int, int], add_self_loops: bool, checks: bool | None = None
+    edge_index: Tensor,
+    num_nodes: tuple[int, int],
+    add_self_loops: bool,
+    reverse: bool = False,
+    checks: bool | None = None,
 ) -> Neighborhoods:
     """:meth:`Neighborhoods.from_edge_index` of an int64 tensor ``[2, E]``, cached while ``edge_index`` lives.
 
-    The cached layout is used again if ``edge_index`` holds the same edges, which are compared one by one. On a GPU
-    without checks, and while a CUDA graph is captured, comparing them would synchronise with the device: there, they
-    are the same unless PyTorch has counted a write to ``edge_index`` since.
+    With ``reverse``, edges lead from ``edge_index[1]`` to ``edge_index[0]``. The cached layout is used again if
+    ``edge_index`` holds the same edges, which are compared one by one. On a GPU without checks, and while a CUDA graph
+    is captured, comparing them would synchronise with the device: there, they are the same unless PyTorch has counted a
+    write to ``edge_index`` since.
     """
+    if torch.compiler.is_compiling():  # a tracer's tensors have no values to compare
+        return Neighborhoods._build(edge_index, num_nodes, add_self_loops, reverse, checks)
     memo = _layouts.get(edge_index)
-    if torch.compiler.is_compiling() or (memo is None and capturing()):  # a tracer's tensors have no values to compare
-        return Neighborhoods._build(edge_index, num_nodes, add_self_loops, checks)
+    if memo is None and capturing():
+        return Neighborhoods._build(edge_index, num_nodes, add_self_loops, reverse, checks)
     if memo is None:
         memo = _layouts[edge_index] = Memo(edge_index.device)
-    key = (*num_nodes, add_self_loops)
+    key = (*num_nodes, add_self_loops, reverse)
     version = _version(edge_index)
     if (known := memo.get(key)) is not None:
-        given, given_version, hood, hood_version = known
+        given, given_version, hood = known
         counted = capturing() or (edge_index.is_cuda and given_version is not None and not checks_enabled(checks))
-        same = given_version == version if counted else torch.equal(given, edge_index)
-        if same and hood_version == _version(hood.ptr, hood.edge_index):  # both are returned to users
+        if given_version == version if counted else torch.equal(given, edge_index):
             if given_version != version:
-                memo.put(key, (given, version, hood, hood_version))
+                memo.put(key, (given, version, hood))
             return hood
-    hood = Neighborhoods._build(edge_index, num_nodes, add_self_loops, checks)
+    hood = Neighborhoods._build(edge_index, num_nodes, add_self_loops, reverse, checks)
     if not torch.is_inference_mode_enabled():
-        whole = add_self_loops and hood._given is None
+        whole = add_self_loops and hood._given is None and not reverse
         given = hood.edge_index[:, : edge_index.size(1)] if whole else edge_index.clone()
-        if not add_self_loops:  # the layout must not keep the key of a weak dictionary alive
+        if not add_self_loops and not reverse:  # the layout must not keep the key of a weak dictionary alive
             hood.edge_index = given
-        memo.put(key, (given, version, hood, _version(hood.ptr, hood.edge_index)))
+        memo.put(key, (given, version, hood))
     return hood
 
 
-def _version(*tensors: Tensor) -> tuple[int, ...] | None:
-    """How often PyTorch has counted a write to tensors; ``None`` in inference mode, where it does not count."""
-    return None if any(tensor.is_inference() for tensor in tensors) else tuple(tensor._version for tensor in tensors)
+def _version(tensor: Tensor) -> int | None:
+    """How often PyTorch has counted a write to a tensor; ``None`` in inference mode, where it does not count."""
+    return None if tensor.is_inference() else tensor._version

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from torch_goat.ops.checks import capturing
+from torch_goat.ops.checks import capturing, transforming
 
 T = TypeVar("T")
 
@@ -97,6 +97,8 @@ class Segments:
 
 def segment_sum(value: Tensor, segments: Segments) -> Tensor:
     """The sum of each segment of ``value`` ``[K, E]``, ``[K, T]``; can be differentiated any number of times."""
+    if transforming():
+        return value.new_zeros(value.size(0), segments.num_segments).index_add(1, segments.index, value)
     return _Sum.apply(value, segments.index, segments.offsets(value.size(0)))
 
 
@@ -106,8 +108,12 @@ def segment_softmax(score: Tensor, segments: Segments) -> Tensor:
     Segments are summed in the order of their places: with sorted scores, the result does not depend on the order in
     which edges were given, to the last bit.
     """
-    if score.numel() == 0:
-        return score
+    if transforming():
+        index = segments.index.expand_as(score)
+        peak = score.new_zeros(score.size(0), segments.num_segments)
+        peak = peak.scatter_reduce(1, index, score.detach(), "amax", include_self=False)
+        alpha = (score - peak.gather(1, index)).exp()
+        return alpha / segment_sum(alpha, segments).gather(1, index)
     return _Softmax.apply(score, segments.index.expand_as(score), segments.offsets(score.size(0)))
 
 
@@ -117,7 +123,7 @@ def gather_columns(value: Tensor, index: Tensor, columns: Callable[[], tuple[Ten
     PyTorch's own gradient adds with atomics there; this one sums segments of places with equal columns. ``columns``
     gives the places sorted by column ``[E]`` (``None`` if they are) and the :meth:`Segments.offsets` of the columns.
     """
-    if value.is_cuda and value.requires_grad:
+    if value.is_cuda and value.requires_grad and not transforming():
         return _GatherColumns.apply(value, index, *columns())
     return value.gather(1, index.expand(value.size(0), -1))
 
@@ -131,7 +137,7 @@ def sorted_columns(index: Tensor, num_columns: int, rows: int) -> tuple[Tensor, 
 
 def segment_offsets(ptr: Tensor, heads: int, num_places: int) -> Tensor:
     """:meth:`Segments.offsets` of segments with the bounds ``ptr`` ``[T + 1]``."""
-    head = torch.arange(0, heads * num_places, num_places, device=ptr.device).view(-1, 1)
+    head = torch.arange(heads, device=ptr.device).view(-1, 1) * num_places
     starts = (ptr[:-1] + head).view(-1)
     return torch.cat([starts, starts.new_full((1,), heads * num_places)])
 

@@ -25,6 +25,7 @@ def sort_tokens(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_ta
 
 
 def _sorted(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
+    score = score.contiguous()
     if score.numel() == 0:
         return torch.zeros_like(score, dtype=torch.long), torch.zeros_like(score, dtype=torch.long)
     fits = score.size(0) * num_targets < 2**31
@@ -48,7 +49,7 @@ _operator = torch.library.custom_op("torch_goat::sort_tokens", _sorted, mutates_
 
 @_operator.register_fake
 def _(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
-    return torch.empty_like(score, dtype=torch.long), torch.empty_like(score, dtype=torch.long)
+    return score.new_empty(score.shape, dtype=torch.long), score.new_empty(score.shape, dtype=torch.long)
 
 
 def _sort_float32(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
@@ -57,7 +58,7 @@ def _sort_float32(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tens
     Returns the tokens ``[K, E]`` and whether each has the score of the one before it ``[K, E - 1]``.
     """
     heads, num_tokens = score.shape
-    bits = (score.contiguous() + 0.0).view(torch.int32)  # -0 becomes 0, which it equals
+    bits = (score + 0.0).view(torch.int32)  # -0 becomes 0, which it equals
     rising = bits ^ (bits >> 31 & 0x7FFFFFFF)
     segment = torch.arange(heads, device=score.device).view(-1, 1) * num_targets + target  # [K, E]
     key = (segment << 32) - rising

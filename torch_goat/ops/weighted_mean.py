@@ -21,8 +21,6 @@ def weighted_mean(kernel: str, z: Tensor, places: Places, weight: Tensor) -> Ten
         places: The sources at all places.
         weight: The weight of each place ``[K, E]``.
     """
-    if places.source.numel() == 0:
-        return z.new_zeros(places.segments.num_segments, *z.shape[1:])
     if kernel != "triton":
         return _in_torch(z, places, weight)
     arithmetic = torch.promote_types(z.dtype, weight.dtype)

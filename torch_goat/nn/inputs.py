@@ -1,0 +1,121 @@
+"""The inputs of a layer in all forms that PyG allows, and the callers that a layer refuses."""
+
+from numbers import Integral
+
+import torch
+from torch import Tensor
+from torch_geometric.utils import is_torch_sparse_tensor
+
+from torch_goat.ops.adjacency import check_edge_attr, to_edges
+from torch_goat.ops.checks import check_features
+from torch_goat.ops.neighborhoods import Neighborhoods, neighborhoods
+
+Nodes = Tensor | tuple[Tensor, Tensor | None]
+
+
+def both(channels: int | tuple[int, int]) -> tuple[int, int]:
+    """A pair of widths; one width stands for two equal ones."""
+    pair = channels if isinstance(channels, tuple | list) else (channels, channels)
+    # Integral: numpy's numbers are whole numbers, too.
+    if len(pair) != 2 or not all(isinstance(width, Integral) and width >= -1 for width in pair):
+        raise ValueError(f"in_channels must be -1, a whole number or a pair of them, got {channels!r}.")
+    return int(pair[0]), int(pair[1])
+
+
+def numbers_of_nodes(x: Nodes, edge_index: Tensor | Neighborhoods) -> tuple[int, int] | None:
+    """The numbers of sources and targets, if ``x`` does not determine them and the edges do."""
+    if isinstance(edge_index, Neighborhoods):
+        return edge_index.num_sources, edge_index.num_targets
+    if not isinstance(x, Tensor) and x[1] is None and is_torch_sparse_tensor(edge_index):
+        return edge_index.size(1), edge_index.size(0)
+    return None
+
+
+def node_states(
+    x: Nodes,
+    size: tuple[int, int] | None,
+    channels: tuple[int, int],
+    bipartite: bool,
+    dtype: torch.dtype,
+    checks: bool | None,
+) -> tuple[Tensor, Tensor | None, int]:
+    """The states of sources ``[S, F]`` and targets ``[T, F]`` and the number of targets, checked.
+
+    Args:
+        x: States, or a pair of the states of sources and targets, of which those of the targets may be ``None``.
+        size: The numbers of sources and targets.
+        channels: The widths of both.
+        bipartite: Whether sources and targets are different node sets; otherwise targets are the first sources.
+        dtype: The dtype of the layer's weights.
+        checks: See :func:`torch_goat.set_checks`.
+    """
+    x_src, x_dst = (x, x if size is None or bipartite else None) if isinstance(x, Tensor) else _pair(x)
+    check_features("x" if x_src is x_dst else "x[0] (sources)", x_src, channels[0], checks)
+    if x_dst is not None and (x_dst is not x_src or channels[0] != channels[1]):
+        check_features("x[1] (targets)", x_dst, channels[1], checks)
+    if x_src.dtype != dtype and not torch.is_autocast_enabled(x_src.device.type):
+        raise TypeError(f"x is {x_src.dtype}, but the layer's weights are {dtype}; convert one of them.")
+
+    num_sources, num_targets = size or (None, None)
+    if num_targets is None:
+        num_targets = (x_src if x_dst is None else x_dst).size(0)
+    if num_sources is not None and num_sources != x_src.size(0):
+        raise ValueError(f"size says {num_sources} sources, but x has {x_src.size(0)} rows for them.")
+    if x_dst is not None and num_targets != x_dst.size(0):
+        raise ValueError(f"size says {num_targets} targets, but x has {x_dst.size(0)} rows for them.")
+    if not bipartite:
+        if num_targets > x_src.size(0):
+            raise ValueError(
+                f"{num_targets} targets cannot be the first rows of {x_src.size(0)} sources; for "
+                f"different node sets build the layer with a pair of in_channels."
+            )
+        if x_dst is None:
+            x_dst = x_src if num_targets == x_src.size(0) else x_src[:num_targets]
+    return x_src, x_dst, num_targets
+
+
+def _pair(x: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
+    if not isinstance(x, tuple | list) or len(x) != 2:
+        raise TypeError(f"x must be a tensor or a pair of tensors, got {type(x).__name__}.")
+    return x[0], x[1]
+
+
+def layout(
+    edge_index: Tensor | Neighborhoods,
+    edge_attr: Tensor | None,
+    edge_dim: int | None,
+    num_nodes: tuple[int, int],
+    add_self_loops: bool,
+    flow: str,
+    checks: bool | None,
+) -> tuple[Neighborhoods, Tensor | None]:
+    """The neighbourhoods of ``num_nodes`` sources and targets, and the features of the edges as given ``[E, D]``."""
+    reverse = flow == "target_to_source"
+    if not isinstance(edge_index, Neighborhoods):
+        if reverse and isinstance(edge_index, Tensor) and is_torch_sparse_tensor(edge_index):
+            raise ValueError("flow='target_to_source' needs edge_index as [2, E]; transpose the sparse matrix instead.")
+        edge_index, edge_attr = to_edges(edge_index, edge_attr, edge_dim, *num_nodes, checks)
+        return neighborhoods(edge_index, num_nodes, add_self_loops, reverse, checks), edge_attr
+    hood = edge_index
+    if (hood.num_sources, hood.num_targets) != num_nodes:
+        raise ValueError(f"x has {num_nodes[0]} sources and {num_nodes[1]} targets, but edge_index is {hood}.")
+    if hood.add_self_loops != add_self_loops:
+        raise ValueError(
+            f"the layer has add_self_loops={add_self_loops}, but the neighborhoods were built with "
+            f"add_self_loops={hood.add_self_loops}."
+        )
+    return hood, check_edge_attr(edge_attr, edge_dim, hood.num_given, checks)
+
+
+def check_exporter() -> None:
+    """Raises an error in exporters that cannot represent the layer, in which it would fail later and less clearly."""
+    if torch.jit.is_tracing() or torch.onnx.is_in_onnx_export():
+        raise NotImplementedError(
+            "torch.jit.trace and torch.onnx.export cannot represent reading neighbourhoods of any length with an RNN; "
+            "use torch.export.export."
+        )
+
+
+def refuse_scripting(module: torch.nn.Module) -> None:
+    """For ``__prepare_scriptable__``: raises an error in ``torch.jit.script``."""
+    raise NotImplementedError(f"torch.jit.script cannot compile {type(module).__name__}; use torch.export.export.")
