@@ -68,6 +68,11 @@ def test_the_wheel_holds_every_file_of_the_package(installed: Environment) -> No
     assert {"py.typed", "app/report/page.html", "experiments/recipes/table1.toml"} <= files(package)
 
 
+def test_the_demo_runs(installed: Environment) -> None:
+    out = installed.goat("demo", "--epochs", "2")
+    assert all(name in out for name in ("GOAT", "GAT", "GraphSAGE-LSTM"))
+
+
 def test_tables_are_trained_on(installed: Environment) -> None:
     shutil.copytree(ROOT / "examples/village", installed.folder / "village")
     few = ("--repeats", "1", "--set", "epochs=2", "--set", "patience=0")

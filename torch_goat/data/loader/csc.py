@@ -28,7 +28,7 @@ class CSC(NamedTuple):
         if isinstance(data, CSC):
             return data
         if isinstance(data, Data) and data.get("edge_index") is not None:
-            return _group(data.edge_index, data.num_nodes)
+            return group(data.edge_index, (data.num_nodes, data.num_nodes))
         pair = isinstance(data, list | tuple) and len(data) == 2 and isinstance(data[0], FeatureStore)
         store = data[1] if pair else data
         if isinstance(store, Data) and store.get("adj_t") is not None:
@@ -96,16 +96,18 @@ def _check(ptr: Tensor, source: Tensor) -> None:
     check_range("the list of sources", source, ptr.numel() - 1)
 
 
-def _group(edge_index: Tensor, num_nodes: int) -> CSC:
+def group(edge_index: Tensor, num_nodes: tuple[int, int]) -> CSC:
+    """Groups the edges between numbers of sources and targets by target."""
     edges, edge = _plain(edge_index).cpu(), None
-    check_range("edge_index", edges, num_nodes)
     source, target = edges
+    for end, size in zip(edges, num_nodes, strict=True):
+        check_range("edge_index", end, size)
     if not _ascending(target):
         target, edge = target.sort(stable=True)
         source = source[edge]
-    ptr = torch.zeros(num_nodes + 1, dtype=torch.long)
+    ptr = torch.zeros(num_nodes[1] + 1, dtype=torch.long)
     for part in target.split(CHUNK):
-        ptr[1:] += torch.bincount(part, minlength=num_nodes)
+        ptr[1:] += torch.bincount(part, minlength=num_nodes[1])
     return CSC(ptr.cumsum(0), source, edge)
 
 

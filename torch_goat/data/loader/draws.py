@@ -33,8 +33,10 @@ def sample(ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.nd
     node, begin, sizes = seeds, 0, [seeds.size]
     hops: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for most in fanout:
-        place, count = _draw(ptr, node[begin:], int(most), key)
-        new, row = _number(node, source[place].astype(np.int64))
+        targets = node[begin:]
+        first = ptr[targets]
+        place, count = draw(first, ptr[targets + 1] - first, targets, int(most), key)
+        new, row = number(node, source[place].astype(np.int64))
         hops.append((row, np.repeat(np.arange(begin, node.size), count), place))
         begin, node = node.size, np.concatenate([node, new])
         sizes.append(new.size)
@@ -42,14 +44,19 @@ def sample(ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.nd
     return node, row, column, edge, np.array(sizes), np.array([place.size for *_, place in hops])
 
 
-def _draw(ptr: np.ndarray, targets: np.ndarray, most: int, key: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The positions of the drawn edges, target by target, and their number per target ``[T]``."""
-    first, degree = ptr[targets], ptr[targets + 1] - ptr[targets]
+def draw(
+    first: np.ndarray, degree: np.ndarray, targets: np.ndarray, most: int, key: np.ndarray, last: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """The positions of the drawn edges, target by target, and their number per target ``[T]``.
+
+    Target number ``targets[t]`` has ``degree[t]`` edges from ``first[t]`` on; ``last`` takes the last of them.
+    """
     count = degree if most < 0 else np.minimum(degree, most)
     start = np.cumsum(count) - count  # [T]
-    place = np.arange(count.sum()) + np.repeat(first - start, count)  # all neighbours, in their order
+    begin = first + degree - count if last else first
+    place = np.arange(count.sum()) + np.repeat(begin - start, count)  # neighbours in their order
     hubs = np.flatnonzero(degree > count)
-    if hubs.size:
+    if hubs.size and not last:
         slots = start[hubs, None] + np.arange(most)
         place[slots] = first[hubs, None] + _floyd(targets[hubs], degree[hubs], most, key)
     return place, count
@@ -59,17 +66,17 @@ def _floyd(targets: np.ndarray, degree: np.ndarray, most: int, key: np.ndarray) 
     """A uniform choice of ``most`` numbers below each target's degree, without replacement ``[T, most]``."""
     stream = mix(key + mix(targets.astype(np.int64)))  # [T]
     chosen = np.empty((targets.size, most), np.int64)
-    for number in range(most):
-        last = degree - most + number  # [T]
+    for drawn in range(most):
+        last = degree - most + drawn  # [T]
         stream = stream + STEP
         draw = mix(stream).view(np.uint64) >> np.uint64(32)
         pick = ((draw * (last + 1).astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
-        taken = (chosen[:, :number] == pick[:, None]).any(axis=1)
-        chosen[:, number] = np.where(taken, last, pick)
+        taken = (chosen[:, :drawn] == pick[:, None]).any(axis=1)
+        chosen[:, drawn] = np.where(taken, last, pick)
     return chosen
 
 
-def _number(node: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def number(node: np.ndarray, found: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The new nodes in the order in which they were found, and the position of every found node in the batch."""
     known = node.size
     _, first, inverse = np.unique(np.concatenate([node, found]), return_index=True, return_inverse=True)

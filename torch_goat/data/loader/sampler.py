@@ -1,5 +1,5 @@
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, SupportsIndex, get_args
 
@@ -7,15 +7,23 @@ import numpy as np
 import torch
 import torch_geometric.typing
 from torch import Tensor
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import NeighborLoader, NodeLoader
-from torch_geometric.sampler import BaseSampler, EdgeSamplerInput, NegativeSampling, NodeSamplerInput, SamplerOutput
+from torch_geometric.sampler import (
+    BaseSampler,
+    EdgeSamplerInput,
+    HeteroSamplerOutput,
+    NegativeSampling,
+    NodeSamplerInput,
+    SamplerOutput,
+)
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from torch_goat.data.loader import draws
 from torch_goat.data.loader.csc import CSC
 from torch_goat.data.loader.draws import batch_key, generator_seed
-from torch_goat.ops.checks import check_range
+from torch_goat.data.loader.typed import relations_of, sample_typed
+from torch_goat.ops.checks import check_choice, check_range
 
 Subgraph = Literal["directional", "bidirectional", "induced"]
 
@@ -25,14 +33,18 @@ class NeighborSampler(BaseSampler):
 
     It implements PyG's sampler interface for ``NodeLoader`` and ``LinkLoader`` without ``pyg-lib`` or
     ``torch-sparse``. A sample depends only on the seed and on the nodes of the batch in their order: it is the same in
-    every worker, and differs between epochs if the nodes are shuffled. numba makes it faster if installed; the samples
-    are the same without it.
+    every worker, and differs between epochs if the nodes are shuffled. numba makes samples from a ``Data`` without
+    times faster if installed; they are the same without it.
 
     Args:
-        data: The graph: a PyG ``Data``, or a pair of a ``FeatureStore`` and a ``GraphStore``.
-        fanout: The maximum number of neighbours per node, hop by hop from the batch's nodes; -1 takes all.
+        data: The graph: a PyG ``Data`` or ``HeteroData``, or a pair of a ``FeatureStore`` and a ``GraphStore``.
+        fanout: The maximum number of neighbours per node, hop by hop from the batch's nodes; -1 takes all. For a
+            ``HeteroData``, along every type of edges, or a dictionary by type.
         subgraph_type: ``"directional"`` returns the sampled edges, from each neighbour to the node that it was sampled
             for; ``"bidirectional"`` adds their reverse edges; ``"induced"`` returns all edges between the nodes.
+        time_attr: The attribute of nodes or edges with their times. Every node of a batch then has a sample of its own
+            (``batch`` says whose a sampled node is), in which no neighbour or edge is later than the node of the batch.
+        temporal_strategy: ``"uniform"`` draws among the neighbours that are not too late; ``"last"`` takes the latest.
         seed: The seed of all samples.
         compiled: Whether to use numba; by default if it is installed.
     """
@@ -40,51 +52,73 @@ class NeighborSampler(BaseSampler):
     def __init__(
         self,
         data: Any,
-        fanout: Sequence[int],
+        fanout: Sequence[int] | Mapping[Any, Sequence[int]],
         *,
         subgraph_type: Subgraph = "directional",
+        time_attr: str | None = None,
+        temporal_strategy: Literal["uniform", "last"] = "uniform",
         seed: int = 0,
         compiled: bool | None = None,
     ) -> None:
-        if subgraph_type not in get_args(Subgraph):
-            raise ValueError(f"subgraph_type must be one of {list(get_args(Subgraph))}, got {subgraph_type!r}.")
+        check_choice("subgraph_type", subgraph_type, *get_args(Subgraph))
+        check_choice("temporal_strategy", temporal_strategy, "uniform", "last")
         if not 0 <= seed < 2**63:
             raise ValueError(f"seed must be between 0 and 2^63 - 1, got {seed}.")
-        self.fanout = check_fanout(fanout)
+        self.subgraph_type, self.seed, self.time_attr = subgraph_type, seed, time_attr
+        self._hetero, self._last = isinstance(data, HeteroData), temporal_strategy == "last"
+        self._typed = self._hetero or time_attr is not None
+        if self._typed:
+            if subgraph_type == "induced":
+                raise ValueError("subgraph_type='induced' needs a Data without time_attr; choose 'directional'.")
+            if not isinstance(data, Data | HeteroData):
+                raise TypeError(f"time_attr needs a Data or a HeteroData, got {type(data).__name__}.")
+            fanout = _fanouts(fanout, data.edge_types if isinstance(data, HeteroData) else [])
+            self._sizes, self._relations, self._node_time = relations_of(data, fanout, time_attr)
+            return
+        self.fanout = check_fanout(fanout)  # type: ignore[arg-type]
         self.csc = CSC.of(data)
-        self.subgraph_type, self.seed = subgraph_type, seed
         self._sampler = _implementation(compiled)
         self._graph = self.csc.ptr.numpy(), self.csc.source.numpy()
         self._sample(torch.empty(0, dtype=torch.long))  # compiles before workers are started
 
     @property
-    def num_nodes(self) -> int:
-        """The number of nodes of the graph."""
-        return self.csc.num_nodes
+    def num_nodes(self) -> Any:
+        """The number of nodes of the graph, or the numbers by type."""
+        if self._hetero:
+            return self._sizes
+        return self._sizes[None] if self._typed else self.csc.num_nodes
 
     @property
-    def edge_permutation(self) -> Tensor | None:
+    def edge_permutation(self) -> Any:
         """The position of each edge in the graph's ``edge_index``, used by PyG's loaders."""
-        return self.csc.edge
+        if self._hetero:
+            return {relation.edge_type: relation.csc.edge for relation in self._relations}
+        return self._relations[0].csc.edge if self._typed else self.csc.edge
 
-    def sample_from_nodes(self, inputs: NodeSamplerInput, **kwargs: Any) -> SamplerOutput:
+    def sample_from_nodes(self, inputs: NodeSamplerInput, **kwargs: Any) -> SamplerOutput | HeteroSamplerOutput:
         """Samples the neighbourhood of a batch of nodes; other arguments of PyG's interface are ignored."""
-        if inputs.time is not None:
-            raise ValueError("temporal sampling is not supported; leave input_time out.")
+        self._check_time(inputs.time)
         return node_sample(inputs, self._sample)
 
     def sample_from_edges(
         self, inputs: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
-    ) -> SamplerOutput:
+    ) -> SamplerOutput | HeteroSamplerOutput:
         """Samples the neighbourhood of the endpoints of a batch of edges and of negative edges."""
-        if inputs.time is not None:
-            raise ValueError("temporal sampling is not supported; leave edge_label_time out.")
+        self._check_time(inputs.time)
         ends = torch.cat([inputs.row, inputs.col]).numpy()
+        node_time = (self._node_time if self._hetero else self._node_time.get(None)) if self.time_attr else None
         with torch.random.fork_rng(devices=[]):  # PyG draws negative edges from the generator of the CPU
             torch.default_generator.manual_seed(generator_seed(self.seed, ends))
-            return edge_sample(inputs, self._sample, self.num_nodes, False, None, neg_sampling)
+            separate = self.time_attr is not None
+            return edge_sample(inputs, self._sample, self.num_nodes, separate, node_time, neg_sampling)
 
-    def _sample(self, seeds: Tensor, seed_time: None = None) -> SamplerOutput:
+    def _check_time(self, time: Tensor | None) -> None:
+        if time is not None and self.time_attr is None:
+            raise ValueError("times of a batch need the times of the graph; pass time_attr to the sampler.")
+
+    def _sample(self, seeds: Any, seed_time: Any = None) -> SamplerOutput | HeteroSamplerOutput:
+        if self._typed:
+            return self._sample_typed(seeds, seed_time)
         check_range("the batch", seeds, self.num_nodes)
         nodes = seeds.numpy().astype(np.int64, copy=False)
         key = batch_key(self.seed, nodes)
@@ -94,6 +128,41 @@ class NeighborSampler(BaseSampler):
             return SamplerOutput(node, *self._induced(node))
         sizes, counts = (values.tolist() for values in found[4:])
         out = SamplerOutput(node, row, column, edge, num_sampled_nodes=sizes, num_sampled_edges=counts)
+        return out.to_bidirectional() if self.subgraph_type == "bidirectional" else out
+
+    def _sample_typed(self, seeds: Any, seed_time: Any) -> SamplerOutput | HeteroSamplerOutput:
+        by_type: dict[Any, Tensor] = seeds if isinstance(seeds, dict) else {None: seeds}
+        times: dict[Any, Tensor | None] = seed_time if isinstance(seed_time, dict) else {None: seed_time}
+        found_times: list[Any] = []
+        for kind, nodes in by_type.items():
+            check_range("the batch", nodes, self._sizes[kind])
+            time = times.get(kind)
+            if time is None and kind in self._node_time:
+                time = self._node_time[kind][nodes]
+            if time is None and self.time_attr is not None:
+                raise ValueError(f"{self.time_attr} is a time of edges; pass the times of the nodes as input_time.")
+            found_times.append(time)
+        arrays = {kind: nodes.numpy().astype(np.int64, copy=False) for kind, nodes in by_type.items()}
+        key = batch_key(self.seed, np.concatenate(list(arrays.values())))
+        limit = None if self.time_attr is None else torch.cat(found_times).numpy()
+        found = sample_typed(self._sizes, self._relations, arrays, limit, key, self._last)
+        node, batch = ({kind: torch.from_numpy(v) for kind, v in part.items()} for part in (found.node, found.batch))
+        types = [relation.edge_type for relation in self._relations]
+        rows, columns, edges = (
+            {kind: torch.from_numpy(parts[number]) for kind, parts in zip(types, found.edges, strict=True)}
+            for number in range(3)
+        )
+        counts = dict(zip(types, found.counts, strict=True))
+        if self._hetero:
+            out: Any = HeteroSamplerOutput(
+                node, rows, columns, edges, batch if limit is not None else None,
+                num_sampled_nodes=found.sizes, num_sampled_edges=counts,
+            )  # fmt: skip
+        else:
+            out = SamplerOutput(
+                node[None], rows[None], columns[None], edges[None], batch[None],
+                num_sampled_nodes=found.sizes[None], num_sampled_edges=counts[None],
+            )  # fmt: skip
         return out.to_bidirectional() if self.subgraph_type == "bidirectional" else out
 
     def _induced(self, node: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -109,10 +178,12 @@ class NeighborSampler(BaseSampler):
 
 def neighbor_loader(
     data: Any,
-    fanout: Sequence[int],
+    fanout: Sequence[int] | Mapping[Any, Sequence[int]],
     *,
-    input_nodes: Tensor | None = None,
+    input_nodes: Any = None,
     subgraph_type: Subgraph = "directional",
+    time_attr: str | None = None,
+    temporal_strategy: Literal["uniform", "last"] = "uniform",
     seed: int = 0,
     **options: Any,
 ) -> NodeLoader:
@@ -120,28 +191,43 @@ def neighbor_loader(
     :class:`NeighborSampler`.
 
     Args:
-        data: The graph: a PyG ``Data``, or a pair of a ``FeatureStore`` and a ``GraphStore``.
-        fanout: The maximum number of neighbours per node, hop by hop; -1 takes all.
-        input_nodes: The nodes to create batches for, as indices or as a mask; all nodes by default.
+        data: The graph: a PyG ``Data`` or ``HeteroData``, or a pair of a ``FeatureStore`` and a ``GraphStore``.
+        fanout: The maximum number of neighbours per node, hop by hop; -1 takes all. A dictionary gives them by type of
+            edges.
+        input_nodes: The nodes to create batches for, as indices or as a mask; all nodes by default. For a
+            ``HeteroData``, their type, or a pair of type and nodes.
         subgraph_type: See :class:`NeighborSampler`.
+        time_attr: The attribute with times of nodes or edges: no sampled neighbour is later than the node of the batch,
+            whose time is its own or given by ``input_time``. See :class:`NeighborSampler`.
+        temporal_strategy: See :class:`NeighborSampler`.
         seed: The seed of the samples; PyG's ``NeighborLoader`` uses PyTorch's generator instead.
         **options: Options of PyG's ``NodeLoader`` and PyTorch's ``DataLoader``: ``batch_size``, ``shuffle``,
-            ``num_workers``, ``transform``, ...
+            ``num_workers``, ``transform``, ``input_time``, ...
     """
+    temporal: dict[str, Any] = {"time_attr": time_attr, "temporal_strategy": temporal_strategy}
+    if isinstance(data, HeteroData) and not isinstance(input_nodes, str | tuple | list):
+        raise ValueError(
+            f"input_nodes must name one of the node types {data.node_types}, alone or with the nodes, as in "
+            f"('{data.node_types[0]}', mask)."
+        )
     if isinstance(data, Data) and data.get("edge_index") is None:
         input_nodes = torch.arange(data.num_nodes) if input_nodes is None else input_nodes
         if data.get("edge_attr") is not None:
             options["transform"] = partial(_add_edge_attr, data.edge_attr, options.get("transform"))
         data = (data, data)  # PyG's loaders read grouped edges only from stores
     if torch_geometric.typing.WITH_PYG_LIB and subgraph_type != "induced":
-        neighbors = list(check_fanout(fanout))
-        return NeighborLoader(data, neighbors, input_nodes=input_nodes, subgraph_type=subgraph_type, **options)
-    sampler = NeighborSampler(data, fanout, subgraph_type=subgraph_type, seed=seed)
+        neighbors = _fanouts(fanout, data.edge_types if isinstance(data, HeteroData) else [])
+        return NeighborLoader(
+            data, neighbors, input_nodes=input_nodes, subgraph_type=subgraph_type, **temporal, **options
+        )
+    sampler = NeighborSampler(data, fanout, subgraph_type=subgraph_type, seed=seed, **temporal)
     if isinstance(input_nodes, Tensor) and input_nodes.dtype == torch.bool and len(input_nodes) != sampler.num_nodes:
         raise ValueError(
             f"input_nodes is a mask of {len(input_nodes)} nodes, but the graph has {sampler.num_nodes} nodes."
         )
     every = torch.arange(sampler.num_nodes) if input_nodes is None else input_nodes
+    if time_attr is not None and options.get("input_time") is not None:
+        options["input_time"] = torch.as_tensor(options["input_time"])
     return NodeLoader(data, sampler, input_nodes=every, **options)
 
 
@@ -149,6 +235,17 @@ def _add_edge_attr(edge_attr: Tensor, then: Callable[[Any], Any] | None, batch: 
     """Adds ``edge_attr`` to a batch, which PyG does not read from stores, then applies the user's transform."""
     batch.edge_attr = edge_attr[batch.e_id]
     return batch if then is None else then(batch)
+
+
+def _fanouts(fanout: Any, edge_types: Sequence[Any]) -> Any:
+    """Validates the number of neighbours of each hop, which may differ between types of edges."""
+    if not isinstance(fanout, Mapping):
+        return list(check_fanout(fanout))
+    if set(fanout) != set(edge_types) or len({len(hops) for hops in fanout.values()}) != 1:
+        raise ValueError(
+            f"fanout must have as many hops for each of the edge types {list(edge_types)}, got {dict(fanout)}."
+        )
+    return {edge_type: list(check_fanout(fanout[edge_type])) for edge_type in edge_types}
 
 
 def check_fanout(fanout: Sequence[int]) -> tuple[int, ...]:
