@@ -34,8 +34,6 @@ from torch_goat.nn.ragged_rnn import RaggedRNN
         ({"name": "janossy", "permutation_lengths": (5, 0)}, "permutation_lengths must be at least 1 each, got [5, 0]"),
         ({"name": "janossy", "permutation_lengths": (5, 5, 5)}, "has 3 entries, but there are 2 janossy layers"),
         ({"name": "janossy", "last": "gcn", "permutation_lengths": (5, 5)}, "2 entries, but there are 1 janossy"),
-        ({"hidden_channels": 7}, "hidden_channels=7 is odd"),
-        ({"last": "goat", "last_channels": 5}, "last_channels=5 is odd"),
         ({"neighbor_selection": "top"}, "neighbor_selection='top' needs max_neighbors of at least 1"),
         ({"num_layers": 1, "last": "gcn"}, "last='gcn' needs num_layers of at least 2"),
         # options that do nothing

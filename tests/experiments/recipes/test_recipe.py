@@ -87,12 +87,6 @@ def test_a_recipe_survives_being_written(table: str, tmp_path: Path) -> None:
     assert read_recipe(write(tmp_path, recipe.to_toml())) == recipe
 
 
-def test_the_odd_last_width_of_one_direction_is_allowed(tmp_path: Path) -> None:
-    model = '{ name = "goat", last = "goat", last_channels = 5, bidirectional = false }'
-    recipe = read_recipe(write(tmp_path, f'{TINY}\n[rows.goat]\nlabel = "GOAT"\nmodel = {model}\n'))
-    assert recipe.options("goat", "size")[0].last_channels == 5
-
-
 def test_the_page_lists_every_recipe_with_its_size() -> None:
     listed = re.findall(r"^\| `(.+?)` \|.*\| (\d+) \| (\d+) \|$", PAGE, re.MULTILINE)
     recipes = {name: read_recipe(name) for name in RECIPES}

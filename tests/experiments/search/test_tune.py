@@ -89,10 +89,9 @@ def test_the_best_experiment_and_all_trials_are_written(tmp_path: Path) -> None:
 
 
 def test_a_search_without_any_value_says_why(tmp_path: Path) -> None:
-    model = ModelOptions("goat", hidden_channels=3, bidirectional=False)
-    search = small_search({"bidirectional": (True,)}, model=model)
+    search = small_search({"neighbor_selection": ("top",)}, model=ModelOptions("goat"))
     search_in(tmp_path, search, 1)
-    with pytest.raises(RunError, match=r"none of 1 trials has a value: .*hidden_channels=3 is odd"):
+    with pytest.raises(RunError, match=r"none of 1 trials has a value: .*neighbor_selection='top' needs max_neighbors"):
         tune(search, tmp_path, trials=1, device="cpu")
 
 
@@ -149,16 +148,16 @@ def test_events_tell_the_story(tmp_path: Path) -> None:
 
 
 def test_a_trial_that_cannot_be_trained_fails_and_the_others_go_on(tmp_path: Path) -> None:
-    """An odd width is impossible in both directions, and possible in one."""
-    model = ModelOptions("goat", bidirectional=False, backend="torch")
-    space = {"hidden_channels": (3, 4), "bidirectional": (False, True)}
+    """The highest scores can be selected only if their number is known."""
+    model = ModelOptions("goat", backend="torch")
+    space = {"max_neighbors": (0, 2), "neighbor_selection": ("random", "top")}
     events: list[Event] = []
     study = Study(small_search(space, model=model, method="grid"), tmp_path, "", 4)
     run_trials(study, device="cpu", on_event=events.append)
     states = [trial.state for trial in study.trials()]
     assert states == [TrialState.COMPLETE, TrialState.FAIL, TrialState.COMPLETE, TrialState.COMPLETE]
     (failed,) = [event for event in events if event.kind == "failed"]
-    assert "hidden_channels=3 is odd" in failed.message
+    assert "neighbor_selection='top' needs max_neighbors" in failed.message
     assert study.reason(study.trials()[1]) == failed.message
     assert "Traceback" in (tmp_path / "trials/1/0/error.txt").read_text()
 

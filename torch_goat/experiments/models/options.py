@@ -147,11 +147,3 @@ class ModelOptions:
         lengths, sampled = len(self.permutation_lengths), max(1, self.kinds.count("janossy"))
         if lengths > sampled:
             raise ValueError(f"permutation_lengths has {lengths} entries, but there are {sampled} janossy layers.")
-        for number, kind in enumerate(self.kinds):
-            width = self.channels(number, out_channels=2)
-            if self.bidirectional and KINDS[kind].goat and width % 2:
-                name = "hidden_channels" if width == self.hidden_channels else "last_channels"
-                raise ValueError(
-                    f"{name}={width} is odd, but a bidirectional RNN gives each direction half of it; choose an even "
-                    "width or bidirectional=false."
-                )
