@@ -115,6 +115,7 @@ class GOATConv(MessagePassing):
     """
 
     checks: bool | None = None
+    _warned = False  # of a residual without states of targets
     __prepare_scriptable__ = refuse_scripting
 
     def __init__(
@@ -164,10 +165,9 @@ class GOATConv(MessagePassing):
             check_number("fill_value", fill_value)
         if callable(rnn) and rnn_init is not None:
             raise ValueError(f"rnn_init={rnn_init!r} is for built-in RNNs; a factory draws its own weights.")
-        pair = both(in_channels)
-        source_channels, target_channels = pair
+        source_channels, target_channels = self._widths = both(in_channels)
         self._bipartite = isinstance(in_channels, tuple | list)
-        self.in_channels = pair if self._bipartite else pair[0]
+        self.in_channels = self._widths if self._bipartite else source_channels
         self.out_channels, self.heads = out_channels, heads
         self.concat, self.head_pooling = head_pooling == "cat", head_pooling
         self.negative_slope = check_number("negative_slope", negative_slope)
@@ -177,7 +177,6 @@ class GOATConv(MessagePassing):
         self.max_neighbors, self.neighbor_selection = max_neighbors, neighbor_selection
         self.edge_dim, self.fill_value = edge_dim, fill_value
         self.residual, self.mean_residual, self.scaling = residual, mean_residual, scaling
-        self._warned = False
 
         self.lin_src = _linear(source_channels, heads * out_channels)
         own = self._bipartite or attention == "gatv2"  # whether targets have a projection of their own
@@ -253,9 +252,10 @@ class GOATConv(MessagePassing):
             raise TypeError(f"ordering must be an Ordering, got {type(ordering).__name__}.")
         check_exporter()
         size = size or numbers_of_nodes(x, edge_index)
-        widths = both(self.in_channels)
         dtype = self.lin_src.weight.dtype
-        x_src, x_dst, num_targets = node_states(x, size, widths, self._bipartite, dtype, self.checks)  # [S, F], [T, F]
+        x_src, x_dst, num_targets = node_states(  # [S, F], [T, F]
+            x, size, self._widths, self._bipartite, dtype, self.checks
+        )
         if n_id is not None and (self._bipartite or n_id.shape != x_src.shape[:1]):
             raise ValueError(
                 f"n_id must number the {x_src.size(0)} nodes of one set, got shape {list(n_id.shape)} for "

@@ -26,7 +26,8 @@ def numbers_of_nodes(x: Nodes, edge_index: Tensor | Neighborhoods) -> tuple[int,
     """The numbers of sources and targets, if ``x`` does not determine them and the edges do."""
     if isinstance(edge_index, Neighborhoods):
         return edge_index.num_sources, edge_index.num_targets
-    if not isinstance(x, Tensor) and x[1] is None and is_torch_sparse_tensor(edge_index):
+    targets_without_states = isinstance(x, tuple | list) and len(x) == 2 and x[1] is None
+    if targets_without_states and isinstance(edge_index, Tensor) and is_torch_sparse_tensor(edge_index):
         return edge_index.size(1), edge_index.size(0)
     return None
 
