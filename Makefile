@@ -28,8 +28,9 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint $
 demo: .venv/cli,cpu,report
 	@$(BIN)/goat demo
 
+# In the order of their names: xdist would start files of few tests last, and these start processes and take longest.
 test: .venv/test lint
-	$(BIN)/pytest -n auto --dist loadfile
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder
 
 lint: .venv/test
 	$(BIN)/ruff check .
