@@ -108,9 +108,14 @@ def layout(
     return hood, check_edge_attr(edge_attr, edge_dim, hood.num_given, checks)
 
 
+@torch.compiler.assume_constant_result  # the tracer would take it for False, also in an export to ONNX
+def _exports_to_onnx() -> bool:
+    return torch.onnx.is_in_onnx_export()
+
+
 def check_exporter() -> None:
     """Raises an error in exporters that cannot represent the layer, in which it would fail later and less clearly."""
-    if torch.jit.is_tracing() or torch.onnx.is_in_onnx_export():
+    if torch.jit.is_tracing() or _exports_to_onnx():
         raise NotImplementedError(
             "torch.jit.trace and torch.onnx.export cannot represent reading neighbourhoods of any length with an RNN; "
             "use torch.export.export."
