@@ -126,7 +126,7 @@ def _at(ordering: Ordering, nodes: Tensor) -> Ordering:
     ptr = torch.cat([length.new_zeros(1), length.cumsum(0)])
     place = torch.arange(int(ptr[-1])) + torch.repeat_interleave(ordering.ptr[nodes] - ptr[:-1], length)
     values = (ordering.token, ordering.source, ordering.score, ordering.weight)
-    return Ordering(ptr, *(value[:, place] for value in values))
+    return Ordering.unchecked(ptr, *(value[:, place] for value in values))
 
 
 def _mean_order(ordering: Ordering) -> Ordering:
@@ -142,7 +142,7 @@ def _mean_order(ordering: Ordering) -> Ordering:
     order = weight.argsort(descending=True, stable=True)
     order = order[target[order].argsort(stable=True)]
     found = (tokens[0][order], source[order], weight[order], weight[order])
-    return Ordering(ordering.ptr, *(value.view(1, -1) for value in found))
+    return Ordering.unchecked(ordering.ptr, *(value.view(1, -1) for value in found))
 
 
 def _other_seeds(run: Run, others: Iterable[Run]) -> list[tuple[Run, Network]]:

@@ -86,7 +86,7 @@ class Blocks:
         token[:, here] = ordering.token[:, there] + (ptr[block.own] - start).repeat_interleave(length)
         source[:, here] = torch.searchsorted(block.n_id, ordering.source[:, there])
         empty = torch.zeros(heads, total)
-        return Ordering(torch.cat([begin, begin.new_tensor([total])]), token, source, empty, empty)
+        return Ordering.unchecked(torch.cat([begin, begin.new_tensor([total])]), token, source, empty, empty)
 
     def give(self, ordering: Ordering, block: Block, closed: bool, selected: int | None = None) -> tuple[Tensor, ...]:
         """A block's ordering in the graph's numbering: segment sizes, tokens, sources, scores and coefficients.

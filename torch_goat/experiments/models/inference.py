@@ -127,7 +127,7 @@ class Inference:
         if record is not None:
             sizes, *rest = zip(*recorded, strict=True)
             ptr = torch.cat([torch.zeros(1, dtype=torch.long), *sizes]).cumsum(0)
-            record.append(Ordering(ptr, *(torch.cat(parts, dim=1) for parts in rest)))
+            record.append(Ordering.unchecked(ptr, *(torch.cat(parts, dim=1) for parts in rest)))
         return self._join(out)
 
     def _rows(self, run: Callable[[Tensor], Tensor], states: Tensor, nodes: Tensor) -> Tensor:
