@@ -157,11 +157,11 @@ def test_data_are_checked_in_the_first_epoch_only() -> None:
 def test_no_layer_compares_edges_after_the_first_epoch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[bool | None] = []  # on a GPU, comparing edges synchronises and rules out a CUDA graph
 
-    def build(edge_index: torch.Tensor, num_nodes: tuple[int, int], add_self_loops: bool, checks: bool | None = None):
-        asked.append(checks)
-        return neighborhoods(edge_index, num_nodes, add_self_loops, checks)
+    def build(*arguments, checks: bool | None = None, **options):
+        asked.append(checks if len(arguments) < 5 else arguments[4])
+        return neighborhoods(*arguments, **options)
 
-    for module in ("nn.goat_conv", "experiments.models.layers", "experiments.models.janossy"):
+    for module in ("nn.inputs", "experiments.models.layers", "experiments.models.janossy"):
         monkeypatch.setattr(f"torch_goat.{module}.neighborhoods", build)
     for epoch in loop(Network(options(name, hidden_channels=4), 5, 3), tiny(), epochs=2):
         if epoch.number == 1:
