@@ -226,8 +226,6 @@ def neighbor_loader(
             f"input_nodes is a mask of {len(input_nodes)} nodes, but the graph has {sampler.num_nodes} nodes."
         )
     every = torch.arange(sampler.num_nodes) if input_nodes is None else input_nodes
-    if time_attr is not None and options.get("input_time") is not None:
-        options["input_time"] = torch.as_tensor(options["input_time"])
     return NodeLoader(data, sampler, input_nodes=every, **options)
 
 

@@ -20,7 +20,7 @@ class Relation(NamedTuple):
 
     edge_type: tuple[str, str, str] | None  # None: the edges of a homogeneous graph
     csc: CSC
-    time: np.ndarray | None  # [E]: before which time of a seed an edge must not be read; None: always
+    time: np.ndarray | None  # [E]: the time of each edge or of its source; None: edges that are never too late
     fanout: tuple[int, ...]
 
     @property
