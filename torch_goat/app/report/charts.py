@@ -176,7 +176,7 @@ def residual_chart(truth: np.ndarray, predicted: np.ndarray) -> Chart:
 def calibration_chart(bins: Sequence[Bin], error: float | None = None) -> Chart:
     """The accuracy by confidence and the expected calibration error; without it, the mean true value by prediction."""
     caption, unit = "Predictions on the diagonal are correct on average.", 1
-    ends = [min(one.low for one in bins), max(one.high for one in bins)]
+    ends = [min((one.low for one in bins), default=0), max((one.high for one in bins), default=1)]
     options: dict[str, Any] = {"xlabel": "mean prediction (units of the target)"}
     options["ylabel"] = "mean true value (units of the target)"
     if error is not None:
