@@ -6,7 +6,16 @@ from unittest.mock import Mock
 import pytest
 import torch
 
-from torch_goat.data.datasets import DATASETS, DataError, betweenness, disease_sim, effective_size, load, top2
+from torch_goat.data.datasets import (
+    DATASETS,
+    DataError,
+    betweenness,
+    disease_sim,
+    effective_size,
+    load,
+    order_task,
+    top2,
+)
 from torch_goat.data.datasets.dataset import Generated, Real
 from torch_goat.data.datasets.splits import per_class
 from torch_goat.settings import SettingsError
@@ -93,6 +102,22 @@ def test_generated_graphs(name: str, make: Callable, arguments: tuple) -> None:
         assert data.num_classes == dataset.classes == int(data.y.max()) + 1
     else:
         assert (float(data.y.min()), float(data.y.max())) == (0, 1)
+
+
+@pytest.mark.parametrize("nodes", [8000, 20000])
+@pytest.mark.parametrize("task", ["alternations", "median", "run"])
+def test_order_tasks(task: str, nodes: int) -> None:
+    dataset = DATASETS[f"order-{task}-{nodes}"]
+    data = load(dataset.name, index=19)
+    expected = order_task(19, task, nodes)
+    assert all(torch.equal(data[name], expected[name]) for name in ("x", "edge_index", "y", "test_mask", "edge_key"))
+    assert data.x.shape == (dataset.nodes, dataset.features)
+    assert abs(data.num_edges - dataset.edges) <= 5 * 2 * nodes**0.5
+    assert (
+        tuple(int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test"))
+        == dataset.protocols["generated"].sizes
+    )
+    assert int(data.y.max()) < data.num_classes == dataset.classes
 
 
 @pytest.mark.parametrize(

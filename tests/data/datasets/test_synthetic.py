@@ -1,4 +1,5 @@
 import math
+from itertools import groupby
 
 import networkx as nx
 import pytest
@@ -6,7 +7,7 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import to_networkx, to_undirected
 
-from torch_goat.data.datasets import betweenness, disease_sim, effective_size, synthetic, top2
+from torch_goat.data.datasets import betweenness, disease_sim, effective_size, order_task, synthetic, top2
 
 
 def matrix(graph: nx.Graph) -> Tensor:
@@ -100,6 +101,10 @@ def test_structural_tasks_are_those_of_the_paper(make, measure) -> None:
         (top2, "num_nodes", 0, "num_nodes must be at least 1, got 0"),
         (top2, "edge_probability", 1.5, "edge_probability must be between 0 and 1, got 1.5"),
         (top2, "edge_probability", math.nan, "edge_probability must be between 0 and 1, got nan"),
+        (order_task, "task", "mode", "task must be 'alternations', 'median' or 'run', got 'mode'"),
+        (order_task, "num_nodes", 12, r"neighbors must be two ascending .* num_nodes - 1, got \(6, 12\)"),
+        (order_task, "neighbors", (3, 2), r"neighbors must be two ascending .*, got \(3, 2\)"),
+        (order_task, "noise_columns", -1, "noise_columns must be at least 0, got -1"),
         (disease_sim, "num_nodes", 3, "num_nodes must be at least 10, got 3"),
     ],
 )
@@ -162,3 +167,71 @@ def test_disease_sim_looks_like_disease(seed: int) -> None:
     assert readings[data.y[1:][caught] == 1].mean() > readings[data.y[1:][caught] == 0].mean() + 1
     assert [int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test")] == [312, 105, 627]
     assert torch.equal(disease_sim(seed).x, data.x)
+
+
+def test_order_labels_of_seven_nodes_by_hand() -> None:
+    key = torch.tensor([5.0, 4.0, 3.0, 2.0, 2.0, 1.0, 9.0])
+    value = torch.tensor([1.0, -1.0, -2.0, 0.0, 3.0, 0.5, 7.0])
+    neighbors = {
+        0: [5, 2, 1, 4],  # keys 4 3 2 1: - - + +
+        1: [4, 3, 0],  # keys 5 2 2, of equal keys node 3 first, whose value of 0 is not positive: + - +
+        2: [6, 0, 5, 1, 4],  # keys 9 5 4 2 1: + + - + +
+        3: [2],  # -
+        4: [1, 2, 3, 3],  # keys 4 3 2 2, the last of two equal edges: - - - -
+        6: [0, 2, 5],  # keys 5 3 1: + - +
+    }
+    edge_index = torch.tensor([[source, node] for node, sources in neighbors.items() for source in sources]).t()
+    edge_index = edge_index[:, torch.randperm(edge_index.size(1), generator=torch.Generator().manual_seed(0))]
+    for task, label in {
+        "alternations": [1, 2, 2, 0, 0, 0, 2],
+        "median": [1, 0, 0, 0, 0, 0, 0],  # of the four of node 0 the third
+        "run": [2, 1, 2, 1, 4, 0, 1],
+    }.items():
+        assert synthetic.order_label(task, key, value, edge_index).tolist() == label
+        assert synthetic.order_label(task, key, value, edge_index[:, :0]).tolist() == [0] * 7
+
+
+@pytest.mark.parametrize("task", ["alternations", "median", "run"])
+def test_order_labels_agree_with_a_slow_reading(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    label, seen = synthetic.order_label, []
+    monkeypatch.setattr(synthetic, "order_label", lambda *arguments: seen.append(arguments) or label(*arguments))
+    data = order_task(3, task, num_nodes=40, neighbors=(0, 39), noise_columns=2)
+    (_, key, value, edge_index) = seen[0]
+    expected = []
+    for node in range(40):
+        sources = edge_index[0, edge_index[1] == node].tolist()
+        assert len(set(sources) - {node}) == len(sources)  # distinct, and no self loop
+        signs = [bool(value[source] > 0) for source in sorted(sources, key=lambda source: -float(key[source]))]
+        runs = [len(list(run)) for _, run in groupby(signs)]
+        read = {"alternations": max(len(runs) - 1, 0), "run": max(runs, default=0)}
+        expected.append(read.get(task, int(any(signs[len(signs) // 2 :][:1]))))
+    assert data.y.tolist() == expected
+    # The features are the key, the value and the noise after a rotation, which the inverse rotation undoes.
+    back = torch.linalg.lstsq(data.x, torch.stack([key, value], dim=1)).solution  # [4, 2]
+    torch.testing.assert_close(data.x @ back, torch.stack([data.key, value], dim=1), atol=1e-5, rtol=0)
+    torch.testing.assert_close(back.t() @ back, torch.eye(2), atol=1e-5, rtol=0)
+
+
+def test_the_random_graph_of_the_order_tasks() -> None:
+    data = order_task(1)
+    size = torch.bincount(data.edge_index[1], minlength=8000)
+    assert size.unique().tolist() == list(range(6, 13))
+    assert float(size.float().mean()) == pytest.approx(9, abs=5 * 2 / 8000**0.5)  # a deviation of 2
+    assert not data.has_self_loops()
+    assert data.edge_index.unique(dim=1).size(1) == data.num_edges
+    assert torch.equal(data.edge_key, data.key[data.edge_index[0]])
+    assert torch.equal(order_task(1).x, data.x)
+    assert not torch.equal(order_task(2).x, data.x)
+    assert float(data.x.std()) == pytest.approx(1, abs=0.02)
+    # Every neighbour is equally likely, at every distance: the mean distance of 72,000 edges is half of the nodes.
+    distance = ((data.edge_index[0] - data.edge_index[1]) % 8000).float()
+    assert float(distance.mean()) == pytest.approx(4000, abs=5 * 8000 / (12 * 72000) ** 0.5)
+
+
+def test_keys_of_edges_are_never_taken_for_those_of_nodes() -> None:
+    data = order_task(0, num_nodes=9, neighbors=(1, 1))  # as many edges as nodes
+    assert data.is_edge_attr("edge_key")
+    assert not data.is_node_attr("edge_key")
+    assert data.is_node_attr("key")
+    part = data.edge_subgraph(torch.tensor([2, 5]))
+    assert torch.equal(part.edge_key, part.key[part.edge_index[0]])

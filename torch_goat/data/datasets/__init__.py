@@ -14,4 +14,5 @@ from torch_goat.data.datasets.registry import load as load
 from torch_goat.data.datasets.synthetic import betweenness as betweenness
 from torch_goat.data.datasets.synthetic import disease_sim as disease_sim
 from torch_goat.data.datasets.synthetic import effective_size as effective_size
+from torch_goat.data.datasets.synthetic import order_task as order_task
 from torch_goat.data.datasets.synthetic import top2 as top2

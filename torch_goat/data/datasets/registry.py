@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from torch_geometric.data import Data
 from torch_geometric.datasets import Amazon, Coauthor, LastFMAsia, Planetoid, WebKB
@@ -14,7 +14,7 @@ from torch_goat.data.datasets.neighborhood import NEIGHBORHOOD_TASKS, Neighborho
 from torch_goat.data.datasets.raw import RawFile
 from torch_goat.data.datasets.readers import Reader
 from torch_goat.data.datasets.splits import Sizes, Split
-from torch_goat.data.datasets.synthetic import betweenness, disease_sim, effective_size, top2
+from torch_goat.data.datasets.synthetic import OrderTask, betweenness, disease_sim, effective_size, order_task, top2
 from torch_goat.settings import SettingsError, nearest
 
 HGCN = "https://github.com/HazyResearch/hgcn/raw/master/data"
@@ -97,6 +97,14 @@ def _random_graphs(
     counts = nodes, nodes * (nodes - 1) / 2 * probability, features, classes
     made = partial(make, num_nodes=nodes, edge_probability=probability)
     return _generated(name, made, counts, nodes, "paper", "The number of edges is its expected value.")
+
+
+def _order(task: OrderTask, nodes: int) -> Dataset:
+    protocols = {"generated": Split((nodes * 6 // 10, nodes * 2 // 10, nodes * 2 // 10), count=20)}
+    note = "Generated. Edges are directed, and their number is its expected value."
+    made = partial(order_task, task=task, num_nodes=nodes)
+    counts = nodes, 9 * nodes, 8, {"alternations": 12, "median": 2, "run": 13}[task]
+    return Generated(f"order-{task}-{nodes}", *counts, protocols=protocols, note=note, make=made)
 
 
 def _neighborhood(name: str, task: NeighborhoodTask) -> Dataset:
@@ -252,6 +260,7 @@ _ALL: list[Dataset] = [
         ),
         read=readers.cora_content,
     ),
+    *(_order(task, nodes) for task in get_args(OrderTask) for nodes in (8000, 20000)),
     *(_neighborhood(name, task) for name, task in NEIGHBORHOOD_TASKS.items()),
 ]
 

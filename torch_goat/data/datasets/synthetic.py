@@ -1,13 +1,18 @@
-"""The paper's synthetic tasks on random graphs, and a simulated epidemic."""
+"""The paper's synthetic tasks on random graphs, tasks about an order, and a simulated epidemic."""
 
 from collections.abc import Callable
+from typing import Literal, get_args
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 from torch_goat.data.datasets.splits import generated_parts, masks, shuffled_parts
+from torch_goat.ops.checks import check_choice
+
+OrderTask = Literal["alternations", "median", "run"]
 
 
 def top2(seed: int = 0, num_nodes: int = 1000, edge_probability: float = 0.01) -> Data:
@@ -38,6 +43,75 @@ def betweenness(seed: int = 0, num_nodes: int = 100, edge_probability: float = 0
 def effective_size(seed: int = 0, num_nodes: int = 100, edge_probability: float = 0.09) -> Data:
     """The effective size of every node of an Erdős–Rényi graph; otherwise the same as :func:`betweenness`."""
     return _structure(effective_size_value, seed, num_nodes, edge_probability)
+
+
+def order_task(
+    seed: int = 0,
+    task: OrderTask = "alternations",
+    num_nodes: int = 8000,
+    neighbors: tuple[int, int] = (6, 12),
+    noise_columns: int = 6,
+) -> Data:
+    """A directed random graph whose labels are read from the neighbours in the order of a hidden key.
+
+    Every node has a key and a value, both standard normal. The features are these two and ``noise_columns`` columns of
+    standard normal noise, times a random rotation. A node has edges from ``neighbors[0]`` to ``neighbors[1]`` other
+    nodes, all drawn uniformly; :func:`order_label` gives its label. 60/20/20 percent of the nodes are for training,
+    validation and testing. ``key`` ``[N]`` is the hidden key, ``edge_key`` ``[E]`` that of each edge's source.
+    """
+    low, high = neighbors
+    if not 0 <= low <= high < num_nodes:
+        raise ValueError(f"neighbors must be two ascending numbers from 0 to num_nodes - 1, got {neighbors}.")
+    if noise_columns < 0:
+        raise ValueError(f"noise_columns must be at least 0, got {noise_columns}.")
+    generator, width = Generator().manual_seed(seed), 2 + noise_columns
+    columns = torch.randn(num_nodes, width, generator=generator, dtype=torch.double)
+    key, value = columns[:, 0].float(), columns[:, 1].float()
+    rotation, upper = torch.linalg.qr(torch.randn(width, width, generator=generator, dtype=torch.double))
+    rotation *= upper.diagonal().sign()  # without it, rotations would not be uniform
+    drawn = torch.empty(num_nodes, 0, dtype=torch.long)  # distinct numbers in every row
+    for taken in range(high):
+        new = torch.randint(num_nodes - 1 - taken, (num_nodes,), generator=generator)
+        for other in drawn.sort(dim=1).values.unbind(dim=1):
+            new += new >= other
+        drawn = torch.cat([drawn, new.view(-1, 1)], dim=1)
+    size = torch.randint(low, high + 1, (num_nodes, 1), generator=generator)
+    target, column = (torch.arange(high) < size).nonzero().t()
+    edge_index = torch.stack([(target + 1 + drawn[target, column]) % num_nodes, target])
+    return Data(
+        x=(columns @ rotation).float(),
+        edge_index=edge_index,
+        y=order_label(task, key, value, edge_index),
+        key=key,
+        edge_key=key[edge_index[0]],
+        **masks(generated_parts(num_nodes, generator), num_nodes),
+    )
+
+
+def order_label(task: OrderTask, key: Tensor, value: Tensor, edge_index: Tensor) -> Tensor:
+    """The label of every node ``[N]``, from the signs of its neighbours' values ``[N]`` in decreasing order of their
+    keys ``[N]``.
+
+    ``"alternations"`` is the number of changes of the sign, ``"run"`` the length of the longest run of one sign, and
+    ``"median"`` whether the sign in the middle is positive; of two in the middle, the second counts. Equal keys are
+    ordered by the number of the node, ascending. A value of zero is not positive. All labels of a node without
+    neighbours are 0.
+    """
+    check_choice("task", task, *get_args(OrderTask))
+    source, target = edge_index
+    place = torch.from_numpy(np.lexsort((source, -key[source], target)))
+    source, target = edge_index[:, place]
+    positive = value[source] > 0  # [E]
+    if task == "median":
+        size = torch.bincount(target, minlength=len(key))
+        middle = (size.cumsum(0) - size + size // 2)[size > 0]
+        return torch.zeros_like(size).masked_scatter(size > 0, positive[middle].long())
+    first = torch.ones_like(positive)  # [E], whether a run begins there
+    first[1:] = (target.diff() != 0) | (positive[1:] != positive[:-1])
+    owner, length = target[first], torch.bincount(first.cumsum(0) - 1)
+    if task == "alternations":
+        return (torch.bincount(owner, minlength=len(key)) - 1).clamp(min=0)
+    return torch.zeros(len(key), dtype=torch.long).scatter_reduce(0, owner, length, "amax")
 
 
 def disease_sim(seed: int = 0, num_nodes: int = 1044, num_features: int = 10) -> Data:
