@@ -138,6 +138,10 @@ def test_bad_input() -> None:
         Inference(net, blocks(edge_index), x.double(), torch.randn(edge_index.size(1), 3))
     with pytest.raises(ValueError, match=r"edge_attr has shape None, but the network reads \[425, 3\]"):
         Inference(network(edge_index, edge_dim=3, name="gat"), blocks(edge_index), x.double())
+    for given, key in ((True, None), (True, torch.ones(3)), (False, torch.ones(edge_index.size(1)))):
+        net = network(edge_index, name="goat", given_order=given)
+        with pytest.raises(ValueError, match="order_by must be given for the 425 edges exactly if"):
+            Inference(net, blocks(edge_index), x.double(), order_by=key)
     with pytest.raises(ValueError, match="orderings has 0 entries, but there are 1 GOAT layers"):
         Inference(network(edge_index, name="goat"), blocks(edge_index), x.double())(orderings=[])
     net.train()

@@ -1,5 +1,6 @@
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
@@ -127,6 +128,36 @@ def test_the_chain_around_the_layers(linear: bool, norm: str) -> None:
     torch.testing.assert_close(out, x)
 
 
+def test_the_output_may_be_an_mlp() -> None:
+    model = network("goat", num_layers=1, last_channels=6, last_heads=3, output_channels=7, dropout=0.0)
+    x, edge_index = graph()
+    assert model.layers[0].heads == 3
+    first, _, second = model.output
+    hidden = (F.elu(model.layers[0](x, edge_index)) @ first.weight.t() + first.bias).relu()  # [N, 7]
+    torch.testing.assert_close(model(x, edge_index), hidden @ second.weight.t() + second.bias)
+    before = first.weight.clone()
+    model.reset_parameters()
+    assert not torch.equal(first.weight, before)
+
+
+@pytest.mark.parametrize("values", [{"last": "goat"}, {"name": "goat-paper"}, {"num_layers": 1}])
+def test_neighbours_are_read_in_the_order_that_is_given(values: dict) -> None:
+    model = network(**{"name": "goat", "given_order": True} | values).eval()
+    x, edge_index = graph()
+    key = torch.randn(N, N)
+    keys = key[edge_index[0], edge_index[1]]  # the same for both edges of a pair
+    out, orderings = model(x, edge_index, order_by=keys, return_orderings=True)
+    assert len(orderings) == model.num_orderings
+    for ordering in orderings:
+        for node in range(N):
+            assert int(ordering.neighbors(node)[0]) == node  # the node itself first
+            read = key[ordering.neighbors(node)[1:], node].tolist()
+            assert read == sorted(read, reverse=True)
+    assert not torch.equal(out, model(x, edge_index, order_by=-keys))
+    shuffled = torch.randperm(edge_index.size(1))
+    torch.testing.assert_close(model(x, edge_index[:, shuffled], order_by=keys[shuffled]), out)
+
+
 def test_dropout_is_on_the_input_of_every_layer_and_nowhere_else() -> None:
     model = network("mlp", input_channels=50, hidden_channels=50, last_channels=50, num_layers=3, dropout=0.3)
     shares: list[float] = []
@@ -155,6 +186,8 @@ def test_dropout_is_on_the_input_of_every_layer_and_nowhere_else() -> None:
         ("goat", {"heads": 4, "head_pooling": "sum", "last": "goat"}, (5, 8, 8)),
         ("goat", {"last": "goat", "last_channels": 6}, (5, 8, 6)),
         ("goat", {"num_layers": 1}, (5, 8)),
+        ("goat", {"num_layers": 1, "last_heads": 4}, (5, 8)),
+        ("gat", {"num_layers": 1, "last_channels": 12, "last_heads": 4}, (5, 12)),
         ("gin", {"last": "goat"}, (5, 8, 8)),
         ("sage-max", {"input_channels": 7, "last_channels": 4}, (7, 8, 4)),
     ],
@@ -233,6 +266,7 @@ def test_edge_features_reach_every_layer_that_reads_them(name: str, head_pooling
 def test_bad_input_is_refused() -> None:
     x, edge_index = graph()
     features = torch.randn(edge_index.size(1), 2)
+    given, sparse = network("goat", given_order=True), torch.eye(N).to_sparse()
     for make, message in (
         (lambda: Network(options("gcn"), 0, 3), "at least 1, got 0 and 3"),
         (lambda: network("gat", -1), "edge_dim must be at least 0, got -1"),
@@ -241,6 +275,9 @@ def test_bad_input_is_refused() -> None:
         (lambda: network("gcn")(x, edge_index[0]), r"edge_index must have shape \[2, E\], got \["),
         (lambda: network("gcn")(x[:, :4], edge_index), r"x must have shape \[nodes, 5\], got \[10, 4\]"),
         (lambda: network("gat")(x, edge_index, features), r"edge_attr has shape \[\d+, 2\], but the network reads 0"),
+        (lambda: given(x, edge_index), "order_by is missing, but the network has given_order=True"),
+        (lambda: given(x, sparse, order_by=torch.ones(N)), "order_by cannot be combined with a sparse adjacency"),
+        (lambda: network("goat")(x, edge_index, order_by=features[:, 0]), "order_by is given, .* given_order=False"),
         (lambda: network("gat", 2)(x, edge_index), "edge_attr has shape None, but the network reads 2"),
     ):
         with pytest.raises(ValueError, match=message):

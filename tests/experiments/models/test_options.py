@@ -35,9 +35,18 @@ from torch_goat.nn.ragged_rnn import RaggedRNN
         ({"name": "janossy", "permutation_lengths": (5, 5, 5)}, "has 3 entries, but there are 2 janossy layers"),
         ({"name": "janossy", "last": "gcn", "permutation_lengths": (5, 5)}, "2 entries, but there are 1 janossy"),
         ({"neighbor_selection": "top"}, "neighbor_selection='top' needs max_neighbors of at least 1"),
+        ({"order_noise": -0.1}, "order_noise must be a number of at least 0, got -0.1"),
+        ({"order_noise": float("nan")}, "order_noise must be a number of at least 0, got nan"),
+        ({"order_noise": 0.2, "given_order": True}, "order_noise=0.2 is for an order that is learned"),
+        ({"output_channels": 4}, "output_channels=4 needs last_channels of at least 1"),
+        ({"name": "gat", "last_heads": 2}, "last_heads=2 needs last_channels of at least 1"),
+        ({"num_layers": 1, "last_heads": 3}, "last_heads=3 must divide the width of the last layer, 8"),
         ({"num_layers": 1, "last": "gcn"}, "last='gcn' needs num_layers of at least 2"),
         # options that do nothing
         ({"name": "gat", "rnn": "gru"}, "rnn='gru' is read by no layer of this network (gat -> gat); leave it out."),
+        ({"name": "gcn", "last_channels": 4, "last_heads": 2}, "last_heads=2 is read by no layer"),
+        ({"name": "goat-paper", "order_noise": 0.2}, "order_noise=0.2 is read by no layer"),
+        ({"name": "gat", "given_order": True}, "given_order=True is read by no layer"),
         ({"name": "gcn", "heads": 4}, "heads=4 is read by no layer"),
         ({"name": "gcn", "last": "gat", "heads": 4}, "heads=4 is read by no layer"),  # the last layer has one head
         ({"name": "mlp", "attention_dropout": 0.1}, "attention_dropout=0.1 is read by no layer"),
@@ -90,9 +99,11 @@ OTHER = {  # for every option of a layer or between layers, a value that is not 
     "input_channels": 7,
     "hidden_channels": 6,
     "num_layers": 3,
-    "last_channels": 4,
+    "last_channels": 6,
+    "output_channels": 4,
     "last": "gcn",
     "heads": 3,
+    "last_heads": 2,
     "head_pooling": "sum",
     "activation": "relu",
     "dropout": 0.2,
@@ -127,9 +138,11 @@ def shapes_and_outputs(name: str, **values: Any) -> tuple[dict[str, torch.Size],
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_option_that_is_read_changes_the_network(name: str) -> None:
-    reads = ModelOptions(name=name).reads() - {"name", "backend"}
+    # The noise changes gradients only, and a given order needs one.
+    reads = ModelOptions(name=name).reads() - {"name", "backend", "order_noise", "given_order"}
     # Where an option matters beside another one only, that one is set.
-    base = {key: value for key, value in {"heads": 2, "max_neighbors": 2}.items() if key in reads}
+    base = {"heads": 2, "max_neighbors": 2, "last_channels": 4}
+    base = {key: value for key, value in base.items() if key in reads}
     before = shapes_and_outputs(name, **base)
     for option in reads - ({"last"} if name == "gcn" else set()):
         after = shapes_and_outputs(name, **base | {option: OTHER[option]})

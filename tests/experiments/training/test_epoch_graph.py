@@ -68,6 +68,17 @@ def test_the_third_call_is_recorded_and_launched_from_then_on(
     assert optimizer.param_groups[0]["capturable"] == (not waits)
 
 
+def test_work_with_another_number_is_recorded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Device(monkeypatch)
+    epochs = EpochGraph(torch.optim.Adam([torch.ones(1)]), torch.device("cuda"))
+    for number in range(7):
+        if number in (1, 4):
+            epochs.forget()
+        epochs(lambda: device.work(waits=False))
+    recorded = ["recording", "ran 0", "launched", "launched"]
+    assert device.seen == ["ran 0", "ran warn", *recorded, *recorded, "launched"]
+
+
 def test_an_error_of_the_work_is_not_swallowed(monkeypatch: pytest.MonkeyPatch) -> None:
     device = Device(monkeypatch)
     epochs = EpochGraph(torch.optim.Adam([torch.ones(1)]), torch.device("cuda"))

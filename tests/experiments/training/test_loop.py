@@ -171,15 +171,43 @@ def test_no_layer_compares_edges_after_the_first_epoch(name: str, monkeypatch: p
     assert not any(checks is None or checks for checks in asked)
 
 
-def test_the_learning_rate_rises_over_the_warmup() -> None:
+@pytest.mark.parametrize(
+    ("schedule", "shares"),
+    [
+        ({"warmup": 4}, [0.25, 0.5, 0.75, 1.0, 1.0, 1.0]),
+        ({"schedule": "cosine"}, [1.0, 0.9330127, 0.75, 0.5, 0.25, 0.0669873]),  # cos of multiples of 30 degrees
+        ({"schedule": "cosine", "warmup": 2}, [0.5, 0.9330127, 0.75, 0.5, 0.25, 0.0669873]),
+    ],
+)
+def test_the_learning_rate_follows_its_schedule(schedule: dict[str, Any], shares: list[float]) -> None:
     # Adam's steps against a gradient of one sign are the learning rate, as long as they are small.
     model = Constant()
-    made = loop(model, epochs=6, learning_rate=1e-4, weight_decay=0.0, patience=0, warmup=4)
+    made = loop(model, epochs=6, learning_rate=1e-4, weight_decay=0.0, patience=0, **schedule)
     steps, before = [], model.score.tolist()[1]
     for _ in made:
         steps.append(model.score.tolist()[1] - before)
         before = model.score.tolist()[1]
-    assert steps == pytest.approx([0.25e-4, 0.5e-4, 0.75e-4, 1e-4, 1e-4, 1e-4], rel=1e-3)
+    assert steps == pytest.approx([1e-4 * share for share in shares], rel=2e-3)
+
+
+def test_the_order_noise_falls_in_steps_over_the_first_70_percent() -> None:
+    model = Network(options("goat", hidden_channels=4, num_layers=3, order_noise=0.5), 5, 3)
+    model.layers[1].order_noise = 0.0  # stays off
+    seen: list[tuple[float, float]] = []
+
+    def watch(module: torch.nn.Module, inputs: object) -> None:
+        if module.training:
+            seen.append((model.layers[0].order_noise, model.layers[1].order_noise))
+
+    model.register_forward_pre_hook(watch)
+    made = loop(model, tiny(), epochs=40, patience=0, order_noise_end=0.1)
+    made.epochs, made.best_epoch = list(made)[:33], 1  # as resumed from a checkpoint
+    between = [model.layers[0].order_noise for _ in made]
+    assert [second for _, second in seen] == [0.0] * 47
+    expected = [0.5 - 0.4 * min(1.0, number // 1.4 / 20) for number in range(40)]  # 28 epochs in 20 steps
+    assert [first for first, _ in seen] == pytest.approx(expected + expected[33:])
+    assert len(set(seen)) == 21
+    assert set(between) == {0.5}
 
 
 def test_the_average_is_what_is_judged_and_kept() -> None:

@@ -5,8 +5,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.stats import kendalltau
 from sklearn.metrics import accuracy_score, f1_score, mean_squared_error, r2_score, roc_auc_score
 
+from tests.experiments.models.cases import N, graph, network
 from torch_goat.experiments.training import metrics
 
 
@@ -72,3 +74,21 @@ def test_regression_metrics_are_those_of_scikit_learn(pairs: list[tuple[int, int
     out, y = (torch.stack([value, value.flip(0) / 4], dim=1) for value in (out, y))  # two targets
     assert metrics.mse(out, y) == pytest.approx(mean_squared_error(y.double(), out.double()), abs=1e-9)
     assert metrics.r2(out, y) == pytest.approx(r2_score(y.double(), out.double()), rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_tau_is_that_of_scipy(closed: bool) -> None:
+    torch.manual_seed(0)
+    x, edge_index = graph()
+    edge_index = edge_index.unique(dim=1)  # of equal neighbours, no order is the right one
+    model = network("goat", heads=3, last="goat", add_self_loops=closed).eval()
+    orderings = model(x, edge_index, return_orderings=True)[1]
+    key, nodes = torch.randn(N), torch.tensor([9, 3, 0, 7, 5])  # the first has no neighbour
+    heads = []
+    for ordering, head in [*((orderings[0], head) for head in range(3)), (orderings[1], 0)]:
+        read = [ordering.neighbors(node, head).tolist() for node in nodes.tolist()]
+        taus = [kendalltau(range(len(one)), -key[one].numpy()).statistic for one in read if len(one) > 1]
+        assert len(taus) == 4
+        heads.append(abs(np.mean(taus)))
+    assert metrics.tau(orderings, key, nodes) == pytest.approx(max(heads))
+    assert metrics.tau(orderings[:1], key, nodes) == pytest.approx(max(heads[:3]))

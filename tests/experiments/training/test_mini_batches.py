@@ -65,10 +65,14 @@ def test_epochs_are_shuffled_differently() -> None:
 
 @pytest.mark.parametrize(
     ("name", "apart"),
-    [("goat", {}), ("goat", {"add_self_loops": False}), ("gcn", {}), ("gat", {}), ("sage-mean", {}), ("gin", {})],
-)
+    [
+        ("goat", {}), ("goat", {"add_self_loops": False}), ("goat", {"given_order": True, "last": "goat"}), ("gcn", {}),
+        ("gat", {}), ("sage-mean", {}), ("gin", {}),
+    ],
+)  # fmt: skip
 def test_one_batch_of_everything_is_the_full_batch(name: str, apart: dict[str, Any]) -> None:
     data = tiny()
+    data.edge_key = torch.randn(data.num_edges)
     runs = []
     for options in ({}, {"batch_size": 20, "fanout": (-1, -1)}):
         torch.manual_seed(0)

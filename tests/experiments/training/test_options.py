@@ -31,6 +31,9 @@ from torch_goat.experiments.models import ModelOptions
         ({"fanout": (3, 2)}, r"fanout = \[3, 2\] needs mini-batches"),
         ({"batch_size": -1}, "batch_size must be at least 0, got -1"),
         ({"batch_size": 7, "fixed_ordering": 2}, "cannot be held fixed"),
+        ({"schedule": "linear"}, "schedule = 'linear' is unknown"),
+        ({"order_noise_end": -1.0}, "^order_noise_end must be .*, got -1.0"),
+        ({"order_noise_end": 0.1}, "order_noise_end = 0.1 needs an order_noise to start from"),
     ],
 )
 def test_impossible_values_are_refused_by_name(options: dict, message: str) -> None:
@@ -42,6 +45,12 @@ def test_impossible_values_are_refused_by_name(options: dict, message: str) -> N
 def test_impossible_experiments_are_refused(key: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"^{key} must be .*, got {value}"):
         Experiment("top2", **{key: value})
+
+
+@pytest.mark.parametrize("model", [{"given_order": True}, {"order_noise": 0.1}])
+def test_an_order_cannot_be_held_and_given_or_learned(model: dict) -> None:
+    with pytest.raises(ValueError, match="cannot be combined with an order that is held fixed"):
+        Experiment("top2", model=ModelOptions(**model), training=TrainingOptions(fixed_ordering=0))
 
 
 def test_numbers_lists_and_paths_of_other_kinds_are_plain(tmp_path: Path) -> None:

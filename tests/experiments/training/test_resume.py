@@ -28,6 +28,7 @@ EXPERIMENTS = {
             clip_norm=1.0,
             learning_rate=0.02,
             warmup=9,
+            schedule="cosine",
             averaging=0.8,
             decay_recurrent=False,
         ),

@@ -27,6 +27,23 @@ def test_an_epoch_measures_what_the_metrics_say(regression: bool) -> None:
     assert set(metrics["test"]) == ({"mse", "r2"} if regression else {"accuracy", "macro_f1", "roc_auc"})
 
 
+def test_keys_of_edges_become_ranks_that_no_precision_rounds() -> None:
+    data = tiny()
+    data.edge_key = torch.arange(data.num_edges, dtype=torch.double) // 2 * -1e-9 + 1e9  # equal as float32
+    data.edge_key[5], data.edge_key[7] = torch.inf, -torch.inf
+    ranks = Task(data, CPU).order_by
+    assert not ranks.is_floating_point()
+    key = data.edge_key.numpy()
+    assert ((key[:, None] < key) == (ranks[:, None] < ranks).numpy()).all()
+    data.edge_key[3] = torch.nan
+    with pytest.raises(ValueError, match=r"data\.edge_key is NaN at edge 3"):
+        _ = Task(data, CPU).order_by
+    for wrong, shape in ((None, "None"), (torch.ones(3), r"\[3\]")):
+        data.edge_key = wrong
+        with pytest.raises(ValueError, match=f"one number for each of the 240 edges, got shape {shape}"):
+            _ = Task(data, CPU).order_by
+
+
 def test_targets_of_any_width_are_learned() -> None:
     narrow, wide = tiny(), tiny(regression=True)
     narrow.y, wide.y = narrow.y.to(torch.int32).view(-1, 1), wide.y.double()

@@ -25,6 +25,7 @@ class Inference:
         blocks: The graph.
         x: The features of all nodes ``[N, in_channels]``, in memory or in a file.
         edge_attr: The features of all edges ``[E, edge_dim]``, if the network reads them.
+        order_by: The numbers of all edges ``[E]`` in whose order the network reads them, if it has ``given_order``.
         part: The number of this process and the number of processes that share the work.
         join: Sums a tensor over these processes.
     """
@@ -35,6 +36,7 @@ class Inference:
         blocks: Blocks,
         x: Tensor,
         edge_attr: Tensor | None = None,
+        order_by: Tensor | None = None,
         *,
         part: tuple[int, int] = (0, 1),
         join: Callable[[Tensor], Tensor] | None = None,
@@ -46,7 +48,9 @@ class Inference:
         shape = None if edge_attr is None else list(edge_attr.shape)
         if shape != expected:
             raise ValueError(f"edge_attr has shape {shape}, but the network reads {expected}.")
-        self.network, self.blocks, self.x, self.edge_attr = network, blocks, x, edge_attr
+        if (None if order_by is None else order_by.shape) != ((edges,) if network.options.given_order else None):
+            raise ValueError(f"order_by must be given for the {edges} edges exactly if the network has given_order.")
+        self.network, self.blocks, self.x, self.edge_attr, self.order_by = network, blocks, x, edge_attr, order_by
         self._part, self._join = part, join or (lambda states: states)
         self._read: dict[bytes, list[Tensor]] = {}
 
@@ -110,6 +114,7 @@ class Inference:
                 states[block.n_id].to(weight),
                 block.edge_index.to(weight.device),
                 None if self.edge_attr is None else self.edge_attr[block.e_id].to(weight),
+                order_by=None if self.order_by is None else self.order_by[block.e_id].to(weight.device),
                 ordering=None if held is None else self.blocks.take(held, block, closed).to(weight.device),
                 return_ordering=record is not None,
                 part=Part(n_id, self.blocks.degree[block.n_id].to(weight.device) if degrees else None),

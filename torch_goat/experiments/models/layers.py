@@ -217,7 +217,15 @@ def _goat(
 _RNN = frozenset({"rnn", "backend"})
 _ATTENTION = frozenset({"heads", "head_pooling", "attention_dropout"})
 _PAPER = _RNN | _ATTENTION | {"attention", "bidirectional", "max_neighbors", "neighbor_selection"}
-_GOAT = _PAPER | {"add_self_loops", "mean_residual", "scaling", "state_norm", "state_dropout", "rnn_init"}
+_GOAT = _PAPER | {
+    "add_self_loops",
+    "mean_residual",
+    "scaling",
+    "state_norm",
+    "state_dropout",
+    "rnn_init",
+    "order_noise",
+}
 _JANOSSY = _RNN | {"permutation_lengths", "permutations"}
 _PNA = frozenset({"aggregators", "scalers"})
 _GIN = frozenset({"activation", "norm"})

@@ -3,9 +3,10 @@ from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn import Module, ModuleList
+from torch.nn import Module, ModuleList, ReLU, Sequential
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
+from torch_geometric.utils import is_torch_sparse_tensor
 
 from torch_goat.experiments.models.layers import KINDS, Part, Place, Sampled, build_norm
 from torch_goat.experiments.models.options import ModelOptions
@@ -55,14 +56,16 @@ class Network(Module):
             place = Place(number, before, options.channels(number, out_channels), degree, edges)
             values = {name: getattr(options, name) for name in KINDS[kind].reads}
             if last and "heads" in values:
-                values |= {"heads": 1, "head_pooling": "cat"}
+                values |= {"heads": options.last_heads, "head_pooling": "cat"}
             self.layers.append(KINDS[kind].build(place, **values))
             width = place.out_channels * (values.get("heads", 1) if values.get("head_pooling") == "cat" else 1)
             if options.residual:
                 self.residuals.append(Linear(before, width, bias=False, weight_initializer="glorot"))
             if options.linear_output or not last:
                 self.norms.append(build_norm(options.norm, width))
-        self.output = Linear(width, out_channels) if options.linear_output else None
+        self.output: Module | None = Linear(width, out_channels) if options.linear_output else None
+        if between := options.output_channels:
+            self.output = Sequential(Linear(width, between), ReLU(), Linear(between, out_channels))
 
     @property
     def num_orderings(self) -> int:
@@ -79,6 +82,7 @@ class Network(Module):
         edge_index: Tensor,
         edge_attr: Tensor | None = None,
         *,
+        order_by: Tensor | None = None,
         orderings: Sequence[Ordering | None] | None = None,
         return_orderings: bool = False,
         sampled: Sampled | None = None,
@@ -89,12 +93,21 @@ class Network(Module):
             x: The node features ``[N, in_channels]``.
             edge_index: The edges, in any form that :class:`~torch_goat.nn.GOATConv` takes.
             edge_attr: Their features ``[E, edge_dim]``, if the network was built to read them.
+            order_by: One number per edge ``[E]``, in whose decreasing order GOAT layers read their neighbours, if the
+                network was built with ``given_order``.
             orderings: One ordering to replay per GOAT layer (``None``: sort).
             return_orderings: Whether to return ``(out, orderings)``.
             sampled: How the graph was sampled from a larger one; then the output is that of the batch's nodes.
         """
         if x.dim() != 2 or x.size(1) != self.in_channels:
             raise ValueError(f"x must have shape [nodes, {self.in_channels}], got {list(x.shape)}.")
+        if (order_by is not None) != self.options.given_order:
+            raise ValueError(
+                f"order_by is {'missing' if order_by is None else 'given'}, but the network has given_order="
+                f"{self.options.given_order}; pass one number per edge exactly if it is True."
+            )
+        if order_by is not None and is_torch_sparse_tensor(edge_index):
+            raise ValueError("order_by cannot be combined with a sparse adjacency; pass edge_index as [2, E].")
         # PyG's layers need it too: PyTorch's gather and scatter give wrong results for expanded int32 indices.
         edge_index, _ = to_edges(edge_index, None, None, x.size(0), x.size(0))
         shape = None if edge_attr is None else list(edge_attr.shape)
@@ -116,10 +129,10 @@ class Network(Module):
             if sampled is not None:  # each layer computes only the nodes that the next one reads
                 part, targets, edges = sampled.before(len(self.layers) - number)
                 edge_index, edge_attr = edge_index[:, :edges], None if edge_attr is None else edge_attr[:edges]
+                order_by = None if order_by is None else order_by[:edges]
             ordering = next(replay) if isinstance(layer, GOATConv) else None
-            x, ordering = self.run_layer(
-                number, x, edge_index, edge_attr, part, targets, ordering=ordering, return_ordering=return_orderings
-            )
+            held: dict[str, Any] = {"order_by": order_by, "ordering": ordering, "return_ordering": return_orderings}
+            x, ordering = self.run_layer(number, x, edge_index, edge_attr, part, targets, **held)
             if ordering is not None:
                 used.append(ordering)
         x = self.decode(x)
@@ -149,6 +162,7 @@ class Network(Module):
         part: Part | None = None,
         targets: int | None = None,
         *,
+        order_by: Tensor | None = None,
         ordering: Ordering | None = None,
         return_ordering: bool = False,
     ) -> tuple[Tensor, Ordering | None]:
@@ -164,6 +178,7 @@ class Network(Module):
         used, own = None, x[:targets]
         if isinstance(layer, GOATConv):
             states = x if targets is None else (x, own)
+            whole |= {} if order_by is None else {"order_by": order_by}
             out = layer(states, edge_index, *edges, ordering=ordering, return_ordering=return_ordering, **whole)
             if return_ordering:
                 out, used = out

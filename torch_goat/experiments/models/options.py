@@ -6,10 +6,13 @@ from torch_goat.experiments.models.layers import AGGREGATORS, KINDS, SCALERS
 from torch_goat.ops.ragged_rnn.backends import BACKENDS
 from torch_goat.settings import check_fields, nearest
 
-_AT_LEAST_0 = ("input_channels", "last_channels", "max_neighbors")
-_AT_LEAST_1 = ("hidden_channels", "num_layers", "heads", "permutations")
-_OF_NETWORK = {"name", "num_layers", "last", "last_channels", "input_gain", "input_channels", "dropout", "residual"}
-_OF_HEADS = {"heads", "head_pooling"}  # the last layer has one head
+_AT_LEAST_0 = ("input_channels", "last_channels", "output_channels", "max_neighbors")
+_AT_LEAST_1 = ("hidden_channels", "num_layers", "heads", "last_heads", "permutations")
+_OF_NETWORK = {
+    "name", "num_layers", "last", "last_channels", "output_channels", "input_gain", "input_channels", "dropout",
+    "residual",
+}  # fmt: skip
+_OF_HEADS = {"heads", "head_pooling"}  # of all layers but the last
 
 
 @dataclass(frozen=True)
@@ -17,9 +20,9 @@ class ModelOptions:
     """A network: the kind and width of its layers, and what is between them.
 
     An optional encoder maps the input linearly. Each layer applies dropout to its input, computes, adds the residual,
-    and is followed by the normalisation and the activation. The last layer gives the output, or a linear output follows
-    it. All of this is the same for every kind of layer, so that two networks can differ in their layers only. Setting
-    an option that no layer of the network reads raises an error.
+    and is followed by the normalisation and the activation. The last layer gives the output, or a linear output or an
+    MLP follows it. All of this is the same for every kind of layer, so that two networks can differ in their layers
+    only. Setting an option that no layer of the network reads raises an error.
 
     The kinds that read an option follow it in parentheses.
     """
@@ -34,9 +37,13 @@ class ModelOptions:
     #: The width of the last layer, followed by a linear output. With 0 the last layer gives the output itself, except
     #: for the GOAT kinds, whose states lie within (-1, 1): these have ``hidden_channels`` there, and the linear output.
     last_channels: int = 0
+    #: The width of a hidden layer with ReLU in the output, which then is an MLP; 0 for a linear output.
+    output_channels: int = 0
     #: The kind of the last of several layers; ``""`` is ``"gat"`` for the GOAT kinds, as in the paper, else ``name``.
     last: str = ""
-    heads: int = 1  #: The number of heads of every layer but the last, which has one (gat, gatv2, goat).
+    heads: int = 1  #: The number of heads of every layer but the last (gat, gatv2, goat).
+    #: The number of heads of the last layer, which share its width and are concatenated (gat, gatv2, goat).
+    last_heads: int = 1
     #: How heads are combined; ``"cat"`` makes a layer ``heads * hidden_channels`` wide.
     head_pooling: Literal["cat", "sum", "mean"] = "cat"
     #: The activation after a layer; in a gin layer, also between its two linear maps.
@@ -59,6 +66,11 @@ class ModelOptions:
     scaling: Literal["softmax", "size"] = "softmax"
     state_norm: bool = False  #: Whether states are normalised before they are scaled and read (goat).
     state_dropout: float = 0.0  #: The dropout probability of the states that are read (goat).
+    #: The noise of a second order that is drawn in training, which gives the order a gradient of its own; 0 for none
+    #: (goat).
+    order_noise: float = 0.0
+    #: Whether neighbours are read in decreasing order of ``data.edge_key`` instead of their scores (goat, goat-paper).
+    given_order: bool = False
     rnn_init: Literal["orthogonal", "uniform"] = "orthogonal"  #: The initialisation of the RNN's weights (goat).
     aggregators: tuple[str, ...] = ("mean", "min", "max", "std")  #: The aggregators (pna).
     scalers: tuple[str, ...] = ("identity", "amplification", "attenuation")  #: Their scalers (pna).
@@ -95,13 +107,16 @@ class ModelOptions:
         """The width of one head of a layer, counted from 0, in a network with this many outputs."""
         if number < self.num_layers - 1:
             return self.hidden_channels
-        return self.last_channels or (self.hidden_channels if self.linear_output else out_channels)
+        width = self.last_channels or (self.hidden_channels if self.linear_output else out_channels)
+        return width // self.last_heads
 
     def reads(self) -> frozenset[str]:
         """The options that this network reads."""
         *hidden, last = (KINDS[kind] for kind in self.kinds)
         names = _OF_NETWORK | (last.reads - _OF_HEADS)
         names = names.union(*(kind.reads for kind in hidden))
+        names |= {"last_heads"} if "heads" in last.reads else set()
+        names |= {"given_order"} if self.num_orderings else set()
         if hidden or (last.goat and not self.last_channels):
             names |= {"hidden_channels"}
         if hidden or self.linear_output:
@@ -123,6 +138,8 @@ class ModelOptions:
                 raise ValueError(f"{name} must be at least {smallest}, got {value}.")
         if not 0 < self.input_gain < math.inf:
             raise ValueError(f"input_gain must be a positive number, got {self.input_gain}.")
+        if not 0 <= self.order_noise < math.inf:
+            raise ValueError(f"order_noise must be a number of at least 0, got {self.order_noise}.")
         if min(self.permutation_lengths) < 1:
             raise ValueError(f"permutation_lengths must be at least 1 each, got {list(self.permutation_lengths)}.")
         for name in ("dropout", "attention_dropout", "state_dropout"):
@@ -144,6 +161,16 @@ class ModelOptions:
         """Checks options that depend on each other."""
         if self.neighbor_selection != "random" and not self.max_neighbors:
             raise ValueError(f"neighbor_selection={self.neighbor_selection!r} needs max_neighbors of at least 1.")
+        for name in ("output_channels", "last_heads"):
+            if getattr(self, name) != getattr(type(self), name) and not self.linear_output:
+                raise ValueError(f"{name}={getattr(self, name)} needs last_channels of at least 1.")
+        if (width := self.last_channels or self.hidden_channels) % self.last_heads:
+            raise ValueError(f"last_heads={self.last_heads} must divide the width of the last layer, {width}.")
+        if self.given_order and self.order_noise:
+            raise ValueError(
+                f"order_noise={self.order_noise} is for an order that is learned and cannot be combined with "
+                "given_order=True; set only one of them."
+            )
         lengths, sampled = len(self.permutation_lengths), max(1, self.kinds.count("janossy"))
         if lengths > sampled:
             raise ValueError(f"permutation_lengths has {lengths} entries, but there are {sampled} janossy layers.")

@@ -37,7 +37,9 @@ class FullBatch:
     """One step per epoch, on all nodes; GOAT layers replay the orderings, if given."""
 
     def __init__(self, task: Task, network: Module, fabric: Any, orderings: Sequence[Ordering] | None) -> None:
-        self._task, self._replay = task, {} if orderings is None else {"orderings": orderings}
+        self._task = task
+        self._replay: dict[str, Any] = {} if orderings is None else {"orderings": orderings}
+        self._replay |= {"order_by": task.order_by} if _ordered(network) else {}
         self._inputs = _whole_graph(task, network, _converter(fabric))  # converted once, not in every epoch
 
     def steps(self, epoch: int) -> Iterator[Step]:
@@ -110,6 +112,7 @@ class MiniBatches:
                 "layers; give one for each layer."
             )
         self._edge_attr = task.data.edge_attr if getattr(network, "edge_dim", 0) else None
+        self._order_by = task.order_by.cpu() if _ordered(network) else None
         graph = task.data.__copy__()  # without what the network does not read, so that batches do not carry it
         for key in set(graph.keys()) - {"x", "edge_index", "" if self._edge_attr is None else "edge_attr"}:
             del graph[key]
@@ -159,7 +162,7 @@ class MiniBatches:
         return self._inputs(self._load(torch.zeros(1, dtype=torch.long)).to(self._fabric.device))
 
     def _infer(self, network: Network, **options: Any) -> Inference:
-        return Inference(network, self._blocks, self._task.data.x, self._edge_attr, **options)
+        return Inference(network, self._blocks, self._task.data.x, self._edge_attr, self._order_by, **options)
 
     def _sum(self, states: Tensor) -> Tensor:
         return self._fabric.all_reduce(states.to(self._fabric.device), reduce_op="sum").cpu()
@@ -169,6 +172,8 @@ class MiniBatches:
         batch = self._loader(index)
         if self._degree is not None:
             batch.degree = self._degree[batch.n_id]
+        if self._order_by is not None:
+            batch.order_by = self._order_by[batch.e_id]
         return batch.pin_memory() if self._fabric.device.type == "cuda" else batch
 
     def _loss(self, batch: Data, whole: Tensor, model: Module) -> Tensor:
@@ -176,7 +181,7 @@ class MiniBatches:
         sampled = {}
         if isinstance(self._network, Network):
             counts = (list(map(int, values)) for values in (batch.num_sampled_nodes, batch.num_sampled_edges))
-            sampled = {"sampled": Sampled(batch.n_id, batch.get("degree"), *counts)}
+            sampled = {"sampled": Sampled(batch.n_id, batch.get("degree"), *counts), "order_by": batch.get("order_by")}
         out = model(*self._inputs(batch), **sampled)[: batch.batch_size]
         # The mean of these losses over all processes is the mean over the nodes of the step.
         return self._task.loss_of(out, batch.input_id, whole) * self._fabric.world_size
@@ -200,6 +205,11 @@ def check_batches(task: Task, options: TrainingOptions, world: int) -> None:
 def number_for(seed: int, *parts: int) -> int:
     """A separate seed for each kind of random draw."""
     return generator_seed(seed, np.array(parts, np.int64))
+
+
+def _ordered(network: Module) -> bool:
+    """Whether a network reads neighbours in a given order."""
+    return isinstance(network, Network) and network.options.given_order
 
 
 def _converter(fabric: Any) -> Callable[[Any], Tensor]:

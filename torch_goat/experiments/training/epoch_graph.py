@@ -33,6 +33,10 @@ class EpochGraph:
         """Whether the work has been captured."""
         return self._graph is not None
 
+    def forget(self) -> None:
+        """Captures the work again in the next call, since a number that Python passes to it has changed."""
+        self._graph = None
+
     def __call__(self, epoch: Callable[[], Tensor]) -> Tensor:
         """Returns the result of the function, the same in every call; the next call overwrites it."""
         if self._possible and self._graph is None:

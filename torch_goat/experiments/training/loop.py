@@ -15,10 +15,12 @@ from torch_goat.experiments.training.interrupt import Interrupts
 from torch_goat.experiments.training.options import TrainingOptions
 from torch_goat.experiments.training.processes import any_of
 from torch_goat.experiments.training.task import Task
+from torch_goat.nn import GOATConv
 from torch_goat.nn.ordering import Ordering
 from torch_goat.nn.ragged_rnn import RaggedRNN
 from torch_goat.ops.checks import check_finite
 
+_NOISE_STEPS = 20
 Stopped = Literal["", "epochs", "patience", "diverged"]
 
 
@@ -77,13 +79,16 @@ class Loop:
                 network.to(fabric.device).eval()(*self._batches.example())
         # One kernel for all weights; with scaled gradients, Fabric can clip only before a step of several kernels.
         fused = options.precision != "16-mixed"
-        groups = _parameter_groups(network, options)
-        optimizer = torch.optim.Adam(groups, options.learning_rate, weight_decay=options.weight_decay, fused=fused)
-        self.model, self.optimizer = fabric.setup(network, optimizer)
         # The gradient scale of 16-mixed changes between epochs, which a CUDA graph cannot follow.
         capture = record and fused and not options.batch_size and fabric.world_size == 1
-        cuda = fabric.device.type == "cuda"
-        self._graph = EpochGraph(self.optimizer, fabric.device) if capture and cuda else None
+        capture = capture and fabric.device.type == "cuda"
+        groups, rate = _parameter_groups(network, options), options.learning_rate
+        if capture and (options.warmup or options.schedule != "constant"):
+            rate = torch.tensor(rate, device=fabric.device)  # type: ignore[assignment]  # which a CUDA graph reads there
+        optimizer = torch.optim.Adam(groups, rate, weight_decay=options.weight_decay, fused=fused)
+        self.model, self.optimizer = fabric.setup(network, optimizer)
+        self._graph = EpochGraph(self.optimizer, fabric.device) if capture else None
+        self._noise_step = 0
         self.epochs: list[Epoch] = []
         self.best_epoch = 0
         self.best: dict[str, Tensor] = {}  # the weights after the best epoch
@@ -96,8 +101,7 @@ class Loop:
 
     def __iter__(self) -> Iterator[Epoch]:
         while not self.stopped:
-            # The data is the same in every epoch: it is checked in the first.
-            with _unchecked(self.network, bool(self.epochs)):
+            with _changed(list(self._during_epoch())):
                 epoch = self._epoch()
             yield epoch
 
@@ -139,10 +143,9 @@ class Loop:
 
     def _epoch(self) -> Epoch:
         start = time.perf_counter()
-        # During warmup the learning rate differs between epochs, which a CUDA graph cannot follow.
-        graph = self._graph if len(self.epochs) >= self.options.warmup else None
+        self._set_learning_rate(len(self.epochs) + 1)
         try:
-            measured = self._measured() if graph is None else graph(self._measured)
+            measured = self._measured() if self._graph is None else self._graph(self._measured)
         except ValueError:
             self._check_inputs()  # names the node in the graph, where a layer names the row of a batch
             raise
@@ -174,11 +177,7 @@ class Loop:
     def _steps(self) -> Tensor:
         """Takes all steps of an epoch and returns their mean loss."""
         self.network.train()  # not Fabric's wrapper, which takes longer
-        number = len(self.epochs) + 1
-        if self.options.warmup:
-            for group in self.optimizer.param_groups:
-                group["lr"] = self.options.learning_rate * min(1.0, number / self.options.warmup)
-        losses = [self._step(step) * step.share for step in self._batches.steps(number)]
+        losses = [self._step(step) * step.share for step in self._batches.steps(len(self.epochs) + 1)]
         loss = self._shared(losses[0] if len(losses) == 1 else torch.stack(losses).sum())
         if self.average:  # after all processes agree on the weights
             weights = self.network.state_dict()
@@ -194,6 +193,35 @@ class Loop:
             self.fabric.clip_gradients(self.model, self.optimizer, max_norm=norm, error_if_nonfinite=False)
         self.optimizer.step()
         return loss.detach()
+
+    def _set_learning_rate(self, number: int) -> None:
+        """Sets the learning rate of an epoch, counted from 1."""
+        rate, options = self.options.learning_rate, self.options
+        if options.warmup:
+            rate *= min(1.0, number / options.warmup)
+        if options.schedule == "cosine":
+            rate *= (1 + math.cos(math.pi * (number - 1) / options.epochs)) / 2
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def _during_epoch(self) -> Iterator[tuple[Any, str, Any]]:
+        """Attributes of layers that have another value in the next epoch: the layer, their name and the value.
+
+        A CUDA graph holds the noise as a constant: it falls in steps, so that few graphs are captured.
+        """
+        done, end = len(self.epochs), self.options.order_noise_end
+        step = min(_NOISE_STEPS, 10 * _NOISE_STEPS * done // (7 * self.options.epochs))
+        if end is not None and step != self._noise_step and self._graph is not None:
+            self._graph.forget()
+        self._noise_step = step
+        for layer in self.network.modules():
+            if done and hasattr(layer, "checks"):  # the data is the same in every epoch: it is checked in the first
+                yield layer, "checks", False
+            if end is not None and isinstance(layer, GOATConv) and layer.order_noise:
+                yield layer, "order_noise", layer.order_noise + (end - layer.order_noise) * step / _NOISE_STEPS
 
     def _shared(self, loss: Tensor) -> Tensor:
         """Averages the loss and the running statistics of normalisations over all processes."""
@@ -256,14 +284,13 @@ def _parameter_groups(network: Module, options: TrainingOptions) -> list[dict[st
 
 
 @contextmanager
-def _unchecked(network: Module, skip: bool) -> Iterator[None]:
-    """Switches the input checks of the network's layers off, if ``skip``."""
-    layers: list[Any] = [module for module in network.modules() if skip and hasattr(module, "checks")]
-    before = [layer.checks for layer in layers]
-    for layer in layers:
-        layer.checks = False
+def _changed(attributes: list[tuple[Any, str, Any]]) -> Iterator[None]:
+    """Gives attributes of modules other values, and then their own again."""
+    before = [getattr(module, name) for module, name, _ in attributes]
+    for module, name, value in attributes:
+        setattr(module, name, value)
     try:
         yield
     finally:
-        for layer, checks in zip(layers, before, strict=True):
-            layer.checks = checks
+        for (module, name, _), value in zip(attributes, before, strict=True):
+            setattr(module, name, value)

@@ -1,13 +1,16 @@
-"""Metrics of predictions, computed on their device. Each takes the output of a model and the targets.
+"""Metrics of predictions, computed on their device. Each but the last takes the output of a model and the targets.
 
 For classification these are the scores ``out`` of the classes ``[n, C]`` and the classes ``y`` ``[n]``, for regression
 the predictions ``[n, T]`` and the targets ``[n, T]``.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 import torch
 from torch import Tensor
+
+from torch_goat.nn.ordering import Ordering, kendall_tau
 
 LOWER_IS_BETTER: Final = frozenset({"mse"})
 
@@ -76,3 +79,16 @@ def r2(out: Tensor, y: Tensor) -> float:
     whole = (y - y.mean(dim=0)).square().sum(dim=0)
     share = torch.where((y != y[0]).any(dim=0), 1 - left / whole, (left == 0).double())
     return float(share.mean())
+
+
+def tau(orderings: Iterable[Ordering], key: Tensor, nodes: Tensor) -> float:
+    """How well the best head of any layer reads neighbours in increasing or decreasing order of their keys ``[N]``: the
+    absolute value of Kendall's tau, averaged over those of some nodes that have at least two neighbours."""
+    found = []
+    for ordering in orderings:
+        segment = torch.repeat_interleave(ordering.ptr.diff())  # [E]
+        place = key.to(ordering.device)[ordering.source].argsort(dim=-1, descending=True, stable=True)  # [K, E]
+        place = place.gather(1, segment[place].argsort(dim=-1, stable=True))
+        by_node = kendall_tau(ordering.token, ordering.token.gather(1, place), ordering.ptr)  # [T, K]
+        found.append(by_node[nodes.to(ordering.device)].nanmean(dim=0).abs().max())
+    return float(torch.stack(found).max())

@@ -24,6 +24,11 @@ class TrainingOptions:
     weight_decay: float = 5e-4  #: Adam's weight decay.
     decay_recurrent: bool = True  #: Whether weight decay applies to the weights of RNNs too.
     warmup: int = 0  #: The number of epochs over which the learning rate rises from 0 to its full value.
+    #: Whether the learning rate is constant, or falls to 0 over all epochs as half a cosine.
+    schedule: Literal["constant", "cosine"] = "constant"
+    #: What ``order_noise`` of GOAT layers falls to over the first 70 % of the epochs, linearly in 20 steps; then it
+    #: stays. ``None`` keeps it constant.
+    order_noise_end: float | None = None
     #: The decay of an exponential moving average of the weights per epoch, for example 0.99; validation and result use
     #: the averaged weights. 0 turns it off.
     averaging: float = 0.0
@@ -52,6 +57,8 @@ class TrainingOptions:
         for key in ("weight_decay", "clip_norm", "patience", "warmup", "batch_size"):
             if not 0 <= getattr(self, key) < math.inf:
                 raise ValueError(f"{key} must be at least 0, got {getattr(self, key)}.")
+        if self.order_noise_end is not None and not 0 <= self.order_noise_end < math.inf:
+            raise ValueError(f"order_noise_end must be a number of at least 0, got {self.order_noise_end}.")
         if not 0 <= self.averaging < 1:
             raise ValueError(f"averaging must be at least 0 and below 1, got {self.averaging}.")
         for epoch in self.record_orderings:
@@ -112,6 +119,17 @@ class Experiment:
             raise ValueError(
                 f"max_neighbors = {model.max_neighbors} draws other neighbours in every step, whose order cannot be "
                 'held fixed; set neighbor_selection to "top", or leave out fixed_ordering and orderings_files.'
+            )
+        for key in ("given_order", "order_noise"):
+            if self.training.holds_orderings and getattr(model, key):
+                raise ValueError(
+                    f"{key} = {getattr(model, key)} cannot be combined with an order that is held fixed; leave out "
+                    "fixed_ordering and orderings_files, or this."
+                )
+        if self.training.order_noise_end is not None and not model.order_noise:
+            raise ValueError(
+                f"order_noise_end = {self.training.order_noise_end} needs an order_noise to start from; set "
+                "model.order_noise too, or leave it out."
             )
 
 

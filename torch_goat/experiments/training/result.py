@@ -38,9 +38,11 @@ class Result:
     def of(cls, loop: Loop, peak_memory_bytes: int) -> "Result":
         """The result of a loop, with its best weights."""
         seconds, device = [epoch.seconds for epoch in loop.epochs], loop.fabric.device
+        out, layers = loop.predict(), getattr(loop.network, "num_orderings", 0)
+        orderings = loop.orderings() if layers and loop.task.data.get("key") is not None else []
         cpu = f"{platform.machine()} CPU (threads: {torch.get_num_threads()})"
         return cls(
-            metrics=loop.task.metrics(loop.predict()),
+            metrics=loop.task.metrics(out, orderings),
             best_epoch=loop.best_epoch,
             epochs=len(loop.epochs),
             stopped=loop.stopped,

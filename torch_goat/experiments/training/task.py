@@ -1,3 +1,4 @@
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
@@ -10,6 +11,7 @@ from torch_goat.data.loader.csc import check_edges, edges_of
 from torch_goat.data.loader.folder import GroupedData
 from torch_goat.data.tables.options import Task as TaskName
 from torch_goat.experiments.training import metrics
+from torch_goat.nn.ordering import Ordering
 
 SPLITS: Final = ("train", "val", "test")
 _FEW_CLASSES: Final = 1000  # allowed in any graph: one with fewer nodes may be a part of another
@@ -79,6 +81,19 @@ class Task:
         """The features of the edges ``[E, D]``, if there are any."""
         return None if self.data.edge_attr is None else self.data.edge_attr.to(self._device)
 
+    @cached_property
+    def order_by(self) -> Tensor:
+        """The ranks of the edges' keys ``[E]``: whole numbers, which no precision of training rounds."""
+        key, count = self.data.get("edge_key"), self.edge_index.size(1)
+        if key is None or key.shape != (count,):
+            found = None if key is None else list(key.shape)
+            raise ValueError(
+                f"given_order needs data.edge_key with one number for each of the {count} edges, got shape {found}."
+            )
+        if bool((unknown := key.isnan()).any()):
+            raise ValueError(f"data.edge_key is NaN at edge {int(unknown.nonzero()[0])}; give every edge a number.")
+        return key.unique(return_inverse=True)[1].to(self._device)
+
     def loss(self, out: Tensor) -> Tensor:
         """The loss of the training nodes, from the model's output ``[N, C]``."""
         self._check_shape(out, self.data.num_nodes)
@@ -120,17 +135,21 @@ class Task:
         """Whether the output is finite at all nodes of the splits."""
         return bool(self._of_splits(out).isfinite().all())
 
-    def metrics(self, out: Tensor) -> dict[str, dict[str, float]]:
-        """All metrics of every split that has nodes, from the model's output in evaluation mode ``[N, C]``."""
+    def metrics(self, out: Tensor, orderings: Sequence[Ordering] = ()) -> dict[str, dict[str, float]]:
+        """All metrics of every split that has nodes, from the model's output in evaluation mode ``[N, C]`` and the
+        orderings of its GOAT layers, which are compared with ``data.key``."""
         classes, numbers = [metrics.accuracy, metrics.macro_f1, metrics.roc_auc], [metrics.mse, metrics.r2]
         chosen = classes if self.classification else numbers
         out, target = self._of_splits(out.detach()), self._y
         if not self.classification:
             out, target = out * self._scale, target * self._scale
-        parts = zip(SPLITS, out.split(self._sizes), target.split(self._sizes), strict=True)
-        return {
-            split: {metric.__name__: metric(part, y) for metric in chosen} for split, part, y in parts if y.size(0) > 0
-        }
+        parts = zip(SPLITS, *(value.split(self._sizes) for value in (out, target, self._nodes)), strict=True)
+        found = {}
+        for split, part, y, nodes in parts:
+            if y.size(0) > 0:
+                found[split] = {metric.__name__: metric(part, y) for metric in chosen}
+                found[split] |= {"tau": metrics.tau(orderings, self.data.key, nodes)} if orderings else {}
+        return found
 
     def _of_splits(self, out: Tensor) -> Tensor:
         """The rows of the nodes of all splits, on the device ``[n, C]``."""
