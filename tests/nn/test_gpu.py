@@ -106,6 +106,32 @@ def test_a_step_in_a_cuda_graph_is_the_same_step(given: str, build: Callable[...
         assert all(torch.equal(value, expected) for value, expected in zip(found, step(), strict=True))
 
 
+def test_a_cuda_graph_draws_another_order_in_every_replay() -> None:
+    x, edge_index = (value.cuda() for value in graph())
+    conv = GOATConv(12, 16, heads=4, order_noise=0.3).cuda()
+
+    def step() -> list[Tensor]:
+        out = conv(x, edge_index)
+        return [out.detach(), *torch.autograd.grad(out.square().sum(), [conv.attention.att_src, conv.rnn.weight_hh])]
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        expected = step()
+    torch.cuda.current_stream().wait_stream(side)
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        found = step()
+    captured.replay()
+    first = [value.clone() for value in found]
+    captured.replay()
+    for one in (first, found):
+        assert torch.equal(one[0], expected[0])
+        assert torch.equal(one[2], expected[2])
+    assert not torch.equal(first[1], found[1])
+    assert found[1].isfinite().all()
+
+
 def test_a_cuda_graph_needs_the_edges_to_be_known() -> None:
     x, edge_index = (value.cuda() for value in graph())
     conv = GOATConv(12, 16).cuda()

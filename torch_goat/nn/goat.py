@@ -1,4 +1,5 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -82,6 +83,7 @@ class GOAT(BasicGNN):
         num_sampled_edges_per_hop: list[int] | None = None,
         *,
         orderings: Sequence[Ordering | None] | None = None,
+        order_by: Tensor | None = None,
         return_orderings: bool = False,
     ) -> Any:
         """Runs the network.
@@ -97,10 +99,11 @@ class GOAT(BasicGNN):
                 layers read, as in PyG.
             num_sampled_edges_per_hop: The edges per hop.
             orderings: One ordering to replay per layer (``None``: sort).
+            order_by: A number per edge by which all layers order neighbours; see :class:`~torch_goat.nn.GOATConv`.
             return_orderings: Whether to return ``(out, orderings)``.
         """
         if isinstance(x, Proxy):  # to_hetero traces with all arguments given
-            edge_weight, orderings, return_orderings = None, None, False
+            edge_weight, orderings, order_by, return_orderings = None, None, None, False
         if edge_weight is not None:
             raise ValueError(
                 f"GOAT reads no edge weights, got edge_weight of type {type(edge_weight).__name__}; pass them as "
@@ -116,8 +119,9 @@ class GOAT(BasicGNN):
                 x, edge_index, edge_attr = self._trim(
                     layer, num_sampled_nodes_per_hop, num_sampled_edges_per_hop, x, edge_index, edge_attr
                 )
+                order_by = None if order_by is None else order_by[: edge_index.size(1)]  # the last hop is cut off
             replay = None if orderings is None else orderings[layer]
-            x = conv(x, edge_index, edge_attr, ordering=replay, return_ordering=return_orderings)
+            x = conv(x, edge_index, edge_attr, ordering=replay, order_by=order_by, return_ordering=return_orderings)
             if return_orderings:
                 x, ordering = x
                 used.append(ordering)
@@ -149,6 +153,8 @@ class GOAT(BasicGNN):
         embedding_device: str | torch.device = "cpu",
         progress_bar: bool = False,
         cache: bool = False,
+        *,
+        order_by: str | None = None,
     ) -> Tensor:
         """Computes the output of all nodes layer by layer, over batches of nodes with all their neighbours.
 
@@ -161,6 +167,7 @@ class GOAT(BasicGNN):
             embedding_device: Where the states of all nodes are kept between layers.
             progress_bar: Whether to show progress.
             cache: Whether to keep the batches of the first layer in memory for the others.
+            order_by: The name of the batches' attribute that has a number per edge by which neighbours are ordered.
         """
         if self.training:
             raise ValueError("inference is for evaluation; call model.eval() first.")
@@ -169,7 +176,8 @@ class GOAT(BasicGNN):
         if x is None:
             raise ValueError(f"inference reads the node features from loader.data.x, which {loader!r} does not have.")
         device = device or next(self.parameters()).device
-        batches = CachedLoader(loader, device=device, transform=_edges_only) if cache else loader
+        names = ("n_id", "batch_size", "edge_index", "edge_attr", order_by)
+        batches = CachedLoader(loader, device=device, transform=partial(_only, names)) if cache else loader
         bar = tqdm(total=self.num_layers * len(loader), desc="Inference", disable=not progress_bar)
         states, joined = torch.as_tensor(x).to(embedding_device), []
         for layer, conv in enumerate(self.convs):
@@ -178,7 +186,8 @@ class GOAT(BasicGNN):
                 edge_attr = None if conv.edge_dim is None else batch.edge_attr.to(device)
                 near = states[batch.n_id.to(embedding_device)].to(device)
                 n_id, edge_index = batch.n_id.to(device), batch.edge_index.to(device)
-                out = conv((near, near[: batch.batch_size]), edge_index, edge_attr, n_id=n_id)
+                keys = None if order_by is None else batch[order_by].to(device)
+                out = conv((near, near[: batch.batch_size]), edge_index, edge_attr, order_by=keys, n_id=n_id)
                 return batch.n_id[: batch.batch_size], out
 
             after, count = run_in_batches(run, _counted(batches, bar), x.size(0), embedding_device)
@@ -202,6 +211,6 @@ def _counted(batches: Iterable[Data], bar: Any) -> Iterator[Data]:
         bar.update()
 
 
-def _edges_only(batch: Data) -> Data:
+def _only(names: Sequence[str | None], batch: Data) -> Data:
     """What inference reads of a batch."""
-    return Data(**{name: batch[name] for name in ("n_id", "batch_size", "edge_index", "edge_attr") if name in batch})
+    return Data(**{name: batch[name] for name in names if name is not None and name in batch})

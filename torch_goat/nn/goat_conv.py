@@ -11,9 +11,9 @@ from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
 from torch_geometric.nn.inits import zeros
 from torch_geometric.utils import is_torch_sparse_tensor
 
+from torch_goat.nn import inputs
 from torch_goat.nn.attention import EdgeAttention, build_attention
 from torch_goat.nn.dropout import dropout as drop
-from torch_goat.nn.inputs import both, check_exporter, layout, node_states, numbers_of_nodes, refuse_scripting
 from torch_goat.nn.ordering import Ordering
 from torch_goat.nn.packed_rnn import PackedRNN
 from torch_goat.nn.ragged_rnn import RaggedRNN
@@ -21,9 +21,9 @@ from torch_goat.ops.adjacency import to_matrix
 from torch_goat.ops.checks import check_choice, check_count, check_finite, check_fraction, check_number
 from torch_goat.ops.neighborhoods import Neighborhoods
 from torch_goat.ops.places import Places
+from torch_goat.ops.plackett_luce.order import compare, draw_order
 from torch_goat.ops.segments import segment_softmax
-from torch_goat.ops.selection import keep_random, keep_top
-from torch_goat.ops.sort import sort_tokens
+from torch_goat.ops.selection import keep_random, keep_top, sort_neighbors
 from torch_goat.ops.weighted_mean import weighted_mean
 
 # The options that extend the paper's equations, with their values in the paper.
@@ -33,6 +33,7 @@ _BEYOND_THE_PAPER: dict[str, Any] = {
     "scaling": "softmax",
     "state_norm": False,
     "state_dropout": 0.0,
+    "order_noise": 0.0,
     "rnn_init": "uniform",
     "bias": False,
 }
@@ -96,6 +97,10 @@ class GOATConv(MessagePassing):
             times the number of neighbours, which is 1 on average.
         state_norm: Whether to normalise the states per node and head before they are scaled.
         state_dropout: The probability of dropping an element of the states that the RNN reads.
+        order_noise: If positive, the order gets a gradient of its own in training: the result is compared with that
+            of another order, drawn at random around the layer's with this noise in standard deviations of the scores
+            (see :func:`~torch_goat.ops.plackett_luce.order.draw_order`). 0.1 to 0.3 are good values. The output does
+            not change. An attribute, which may be changed during training.
         rnn_init: The initialisation of a built-in RNN: ``"orthogonal"`` (default), with orthogonal recurrent matrices
             and a forget gate bias of 1, or ``"uniform"``, as in PyTorch.
         flow: ``"source_to_target"`` or ``"target_to_source"``, as in PyG: with the latter, sources are
@@ -116,7 +121,7 @@ class GOATConv(MessagePassing):
 
     checks: bool | None = None
     _warned = False  # of a residual without states of targets
-    __prepare_scriptable__ = refuse_scripting
+    __prepare_scriptable__ = inputs.refuse_scripting
 
     def __init__(
         self,
@@ -142,6 +147,7 @@ class GOATConv(MessagePassing):
         scaling: Literal["softmax", "size"] = "softmax",
         state_norm: bool = False,
         state_dropout: float = 0.0,
+        order_noise: float = 0.0,
         rnn_init: Literal["uniform", "orthogonal"] | None = None,
         flow: Literal["source_to_target", "target_to_source"] = "source_to_target",
         backend: str = "auto",
@@ -165,7 +171,7 @@ class GOATConv(MessagePassing):
             check_number("fill_value", fill_value)
         if callable(rnn) and rnn_init is not None:
             raise ValueError(f"rnn_init={rnn_init!r} is for built-in RNNs; a factory draws its own weights.")
-        source_channels, target_channels = self._widths = both(in_channels)
+        source_channels, target_channels = self._widths = inputs.both(in_channels)
         self._bipartite = isinstance(in_channels, tuple | list)
         self.in_channels = self._widths if self._bipartite else source_channels
         self.out_channels, self.heads = out_channels, heads
@@ -173,6 +179,7 @@ class GOATConv(MessagePassing):
         self.negative_slope = check_number("negative_slope", negative_slope)
         self.dropout = check_fraction("dropout", dropout)
         self.state_dropout = check_fraction("state_dropout", state_dropout)
+        self.order_noise = check_number("order_noise", order_noise, least=0)
         self.add_self_loops = add_self_loops and not self._bipartite  # nodes of different sets are never the same
         self.max_neighbors, self.neighbor_selection = max_neighbors, neighbor_selection
         self.edge_dim, self.fill_value = edge_dim, fill_value
@@ -221,6 +228,7 @@ class GOATConv(MessagePassing):
         return_attention_weights: bool | None = None,
         *,
         ordering: Ordering | None = None,
+        order_by: Tensor | None = None,
         n_id: Tensor | None = None,
         return_ordering: bool = False,
     ) -> Any:
@@ -241,6 +249,9 @@ class GOATConv(MessagePassing):
                 If a sparse matrix was given, ``(adj, alpha)``: a matrix of the same layout with the values ``alpha``.
             ordering: An order to replay instead of sorting, as ``return_ordering=True`` returned it. Coefficients are
                 still computed from the current weights.
+            order_by: A number for each edge ``[E]``, in the order of the edges as given, such as a time: neighbours are
+                read in decreasing order of it, in all heads, the node itself first. Equal numbers are ordered by
+                Algorithm 1. Not for a sparse matrix.
             n_id: The numbers of the sources in the graph that this is a part of. In evaluation, a random selection of
                 neighbours uses them, and is then that of the whole graph. Not for a pair of ``in_channels``.
             return_ordering: Whether to return the :class:`~torch_goat.nn.Ordering`, too.
@@ -248,30 +259,28 @@ class GOATConv(MessagePassing):
         Returns:
             ``out``, or ``(out, (edge_index, alpha))``, ``(out, ordering)``, ``(out, (edge_index, alpha), ordering)``.
         """
-        if ordering is not None and not isinstance(ordering, Ordering):
-            raise TypeError(f"ordering must be an Ordering, got {type(ordering).__name__}.")
-        check_exporter()
-        size = size or numbers_of_nodes(x, edge_index)
+        inputs.check_given_order(ordering, order_by)
+        noise = check_number("order_noise", self.order_noise, least=0)
+        inputs.check_exporter()
+        size = size or inputs.numbers_of_nodes(x, edge_index)
         dtype = self.lin_src.weight.dtype
-        x_src, x_dst, num_targets = node_states(  # [S, F], [T, F]
+        x_src, x_dst, num_targets = inputs.node_states(  # [S, F], [T, F]
             x, size, self._widths, self._bipartite, dtype, self.checks
         )
-        if n_id is not None and (self._bipartite or n_id.shape != x_src.shape[:1]):
-            raise ValueError(
-                f"n_id must number the {x_src.size(0)} nodes of one set, got shape {list(n_id.shape)} for "
-                f"in_channels={self.in_channels!r}."
-            )
+        inputs.check_numbering(n_id, x_src.size(0), self.in_channels)
         sizes = (x_src.size(0), num_targets)
-        hood, edge_attr = layout(
+        hood, edge_attr = inputs.layout(
             edge_index, edge_attr, self.edge_dim, sizes, self.add_self_loops, self.flow, self.checks
         )
+        rank = None if order_by is None else inputs.key_ranks(order_by, edge_index, hood, self.checks)  # [E], by token
         if self.max_neighbors is not None and self.neighbor_selection == "random":
             if ordering is not None:
                 raise ValueError(
                     "an ordering cannot be replayed together with a random selection of neighbours; use "
                     "max_neighbors=None or neighbor_selection='top'."
                 )
-            hood = hood.keep(keep_random(hood, self.max_neighbors, self.training, n_id, self._bipartite))
+            kept = keep_random(hood, self.max_neighbors, self.training, n_id, self._bipartite)
+            hood, rank = hood.keep(kept), None if rank is None else rank[kept]
 
         with torch.autocast(x_src.device.type, enabled=False):
             z_src, z_dst = self._project(x_src, x_dst)  # [S, K, C], [T, K, C], in float32 at least
@@ -281,7 +290,7 @@ class GOATConv(MessagePassing):
             score = score.to(torch.promote_types(score.dtype, torch.float32))
             if isinstance(self.attention, EdgeAttention):
                 check_finite("the result of the attention module", score.t(), self.checks)
-            token, source, read = self._order(score, x_src, hood, ordering)  # Eq. 2, [K, E], [K, E]
+            token, source, read = self._order(score, x_src, hood, ordering, rank)  # Eq. 2, [K, E], [K, E]
             score = score.gather(1, token)
             alpha = segment_softmax(score, read)  # the coefficients of Eq. 3, [K, E]
             weight = self._message(alpha, token, hood)
@@ -297,6 +306,11 @@ class GOATConv(MessagePassing):
                 z_src = self.norm(z_src.flatten(1).to(self.norm.weight.dtype)).view_as(z_src)
             z_src = drop(z_src, self.state_dropout, self.training).to(x_src.dtype)
         out = self.rnn(z_src, places, weight)  # Eq. 3, [T, K, C]
+        if noise > 0 and self.training and torch.is_grad_enabled() and ordering is None and rank is None:
+            with torch.no_grad():  # the same neighbours in another order
+                place, gradient = draw_order(self.rnn.kernel(z_src), score, read, noise)
+                other = self.rnn(z_src, Places(source.gather(1, place), read), weight.gather(1, place))
+            out = compare(out, other, score, gradient, read)
         if mean is not None:
             out = out + mean.to(out.dtype)
 
@@ -337,7 +351,7 @@ class GOATConv(MessagePassing):
         return z_src, project(self.lin_src if self.lin_dst is None else self.lin_dst, x_dst)
 
     def _order(
-        self, score: Tensor, x_src: Tensor, hood: Neighborhoods, ordering: Ordering | None
+        self, score: Tensor, x_src: Tensor, hood: Neighborhoods, ordering: Ordering | None, rank: Tensor | None
     ) -> tuple[Tensor, Tensor, Neighborhoods]:
         """Eq. 2: the tokens in order and their sources ``[K, E]``, and neighbourhoods with the segments they fill."""
         top, read = self.max_neighbors if self.neighbor_selection == "top" else None, hood
@@ -345,16 +359,12 @@ class GOATConv(MessagePassing):
             # The number of neighbours that are kept does not depend on the order.
             any_order = torch.arange(hood.num_places, device=hood.source.device).view(1, -1)
             read = hood.keep(keep_top(hood, any_order, top, self._bipartite)[0])
-        if ordering is not None:
-            ordering.check_fits(hood, read, self.heads, self.checks)
-            # Tensors of inference mode cannot be saved for the backward.
-            given = (ordering.token, ordering.source)
-            token, source = (value.clone() if value.is_inference() else value for value in given)
+        if ordering is None:
+            token, source = sort_neighbors(score.detach(), x_src.detach(), hood, rank, top, self._bipartite)
             return token, source, read
-        token, source = sort_tokens(score.detach(), x_src.detach(), hood.source, hood.target, hood.num_targets)
-        if top is not None:
-            kept = keep_top(hood, token, top, self._bipartite)
-            token, source = (value[kept].view(self.heads, -1) for value in (token, source))
+        ordering.check_fits(hood, read, self.heads, self.checks)
+        # Tensors of inference mode cannot be saved for the backward.
+        token, source = (one.clone() if one.is_inference() else one for one in (ordering.token, ordering.source))
         return token, source, read
 
     def _message(self, alpha: Tensor, token: Tensor, hood: Neighborhoods) -> Tensor:

@@ -4,10 +4,12 @@ from numbers import Integral
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 from torch_geometric.utils import is_torch_sparse_tensor
 
+from torch_goat.nn.ordering import Ordering
 from torch_goat.ops.adjacency import check_edge_attr, to_edges
-from torch_goat.ops.checks import check_features
+from torch_goat.ops.checks import check_features, checks_enabled
 from torch_goat.ops.neighborhoods import Neighborhoods, neighborhoods
 
 Nodes = Tensor | tuple[Tensor, Tensor | None]
@@ -106,6 +108,43 @@ def layout(
             f"add_self_loops={hood.add_self_loops}."
         )
     return hood, check_edge_attr(edge_attr, edge_dim, hood.num_given, checks)
+
+
+def check_numbering(n_id: Tensor | None, num_sources: int, in_channels: int | tuple[int, int]) -> None:
+    """Raises an error unless the numbers of the sources in a larger graph, if given, are of one node set."""
+    if n_id is not None and (isinstance(in_channels, tuple) or n_id.shape != (num_sources,)):
+        raise ValueError(
+            f"n_id must number the {num_sources} nodes of one set, got shape {list(n_id.shape)} for "
+            f"in_channels={in_channels!r}."
+        )
+
+
+def check_given_order(ordering: object, order_by: object) -> None:
+    """Raises an error for an ordering of another type, or if the order is given twice."""
+    if ordering is not None and not isinstance(ordering, Ordering):
+        raise TypeError(f"ordering must be an Ordering, got {type(ordering).__name__}.")
+    if ordering is not None and order_by is not None:
+        raise ValueError("ordering= and order_by= both give the order; pass one of them.")
+
+
+def key_ranks(keys: Tensor, edge_index: Tensor | Neighborhoods, hood: Neighborhoods, checks: bool | None) -> Tensor:
+    """The rank of each token's key among the distinct keys ``[E]``, from small to large, self loops last.
+
+    Keys are numbers of the edges as given; they are compared in their own dtype, exactly.
+    """
+    if isinstance(edge_index, Tensor) and is_torch_sparse_tensor(edge_index):
+        raise ValueError("order_by needs edge_index as [2, E]: a sparse matrix has no order of edges as given.")
+    if not isinstance(keys, Tensor) or keys.is_complex():
+        raise TypeError(
+            f"order_by must be a tensor of real numbers, got {getattr(keys, 'dtype', type(keys).__name__)}."
+        )
+    if keys.shape != (hood.num_given,):
+        raise ValueError(f"order_by must have one number per edge, [{hood.num_given}], got shape {list(keys.shape)}.")
+    if keys.is_floating_point() and checks_enabled(checks) and bool(keys.isnan().any()):
+        raise ValueError(f"order_by is NaN at edge {int(keys.isnan().nonzero()[0])}; NaN has no place in an order.")
+    value, order = keys.detach().sort()
+    rank = torch.empty_like(order).scatter_(0, order, pad(value[1:] != value[:-1], (1, 0)).cumsum(0))
+    return hood.edge_features(rank.view(-1, 1), hood.num_given)[hood.edge, 0]
 
 
 @torch.compiler.assume_constant_result  # the tracer would take it for False, also in an export to ONNX

@@ -61,11 +61,12 @@ def check_choice(name: str, value: object, *choices: str) -> None:
         raise ValueError(f"{name} must be {', '.join(others)} or {last}, got {value!r}.")
 
 
-def check_number(name: str, value: Any) -> float:
-    """A finite number."""
+def check_number(name: str, value: Any, least: float = -math.inf) -> float:
+    """A finite number of at least ``least``."""
     number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be a finite number, got {value!r}.")
+    if not (abs(number) < math.inf and number >= least):
+        bound = "" if least == -math.inf else f" of at least {least:g}"
+        raise ValueError(f"{name} must be a finite number{bound}, got {value!r}.")
     return number
 
 

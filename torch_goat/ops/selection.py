@@ -1,9 +1,10 @@
-"""Selections of at most ``k`` neighbours besides the node itself, and random orders."""
+"""Selections of at most ``k`` neighbours besides the node itself, and the orders of neighbours."""
 
 import torch
 from torch import Tensor
 
 from torch_goat.ops.neighborhoods import Neighborhoods
+from torch_goat.ops.sort import sort_tokens
 from torch_goat.ops.splitmix import STEP, mix
 
 
@@ -48,6 +49,30 @@ def keep_top(hood: Neighborhoods, token: Tensor, k: int, bipartite: bool = False
     """
     own = _own(hood, bipartite)[token]  # [K, E]
     return own | (_rank_of_others(own, hood.target, hood.ptr) < k)
+
+
+def sort_neighbors(
+    score: Tensor, x: Tensor, hood: Neighborhoods, rank: Tensor | None, top: int | None, bipartite: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The tokens that each head reads, in order, and their sources ``[K, E]``.
+
+    Args:
+        score: The scores by token ``[K, E]``.
+        x: The states of the sources ``[S, F]``, which break ties.
+        hood: The neighbourhoods.
+        rank: Numbers by token ``[E]`` whose decreasing order is read instead of that of the scores, if given.
+        top: The number of neighbours with the highest scores that are read besides the node itself; all if ``None``.
+        bipartite: As in :func:`keep_random`.
+    """
+    graph = (x, hood.source, hood.target, hood.num_targets)
+    token, source = sort_tokens(score if rank is None else rank.double().view(1, -1), *graph)
+    token, source = (value.expand_as(score).contiguous() for value in (token, source))
+    if top is None:
+        return token, source
+    by_score = token if rank is None else sort_tokens(score, *graph)[0]
+    kept = keep_top(hood, by_score, top, bipartite)  # [K, E], in the order of the scores
+    kept = kept if rank is None else torch.empty_like(kept).scatter_(1, by_score, kept).gather(1, token)
+    return token[kept].view(score.size(0), -1), source[kept].view(score.size(0), -1)
 
 
 def _own(hood: Neighborhoods, bipartite: bool) -> Tensor:

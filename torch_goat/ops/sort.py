@@ -5,6 +5,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from torch_goat.ops.segments import Segments
+
 
 def sort_tokens(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
     """Eq. 2: sorts the tokens of each neighbourhood by decreasing score, with ties broken by Algorithm 1.
@@ -28,14 +30,24 @@ def _sorted(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_target
     score = score.contiguous()
     if score.numel() == 0:
         return torch.zeros_like(score, dtype=torch.long), torch.zeros_like(score, dtype=torch.long)
-    fits = score.size(0) * num_targets < 2**31
-    token, tied = (_sort_float32 if score.dtype == torch.float32 and fits else _sort)(score, target, num_targets)
+    token, tied = _by_score(score, target, num_targets)
     if score.is_cuda and _has_triton():
         from torch_goat.ops.ties import resolve_ties  # Triton is optional
 
         token = resolve_ties(token, tied, x, source)
         return token, source[token]
     return _resolve_ties(token, tied, x, source)
+
+
+def sort_segments(value: Tensor, segments: Segments) -> Tensor:
+    """The places ``[K, E]`` of each segment by decreasing value ``[K, E]``, those of equal value as they are."""
+    return _by_score(value, segments.index, segments.num_segments)[0] if value.numel() else value.long()
+
+
+def _by_score(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
+    """The tokens by target and score ``[K, E]``, and whether each has the score of the one before ``[K, E - 1]``."""
+    fits = score.size(0) * num_targets < 2**31
+    return (_sort_float32 if score.dtype == torch.float32 and fits else _sort)(score, target, num_targets)
 
 
 @functools.cache
@@ -53,10 +65,7 @@ def _(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_targets: int
 
 
 def _sort_float32(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
-    """One stable sort of a 64-bit key: head and target, then the score as an integer that decreases with it.
-
-    Returns the tokens ``[K, E]`` and whether each has the score of the one before it ``[K, E - 1]``.
-    """
+    """One stable sort of a 64-bit key: head and target, then the score as an integer that decreases with it."""
     heads, num_tokens = score.shape
     bits = (score + 0.0).view(torch.int32)  # -0 becomes 0, which it equals
     rising = bits ^ (bits >> 31 & 0x7FFFFFFF)

@@ -54,7 +54,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     kept = _kept(shape, inputs, source.size(1) if save else 0)
     tasks = _tasks(shape, heads, directions, segments)
     arguments = (_packed(shape, inputs), _longest_first(segments), kept.numpy(), out.numpy(), tasks)
-    _run_all(lambda begin, end: sweep.forward(shape, *arguments, begin, end), tasks.size, source.numel() * directions)
+    run_all(lambda begin, end: sweep.forward(shape, *arguments, begin, end), tasks.size, source.numel() * directions)
     return out.flatten(2).to(inputs.projected.dtype), [kept] if save else []
 
 
@@ -75,7 +75,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     packed, longest_first = _packed(shape, inputs), _longest_first(places.segments)
     arguments = (packed, longest_first, saved[0].numpy(), states, outputs, tasks)
     num_steps = places.source.numel() * directions
-    _run_all(lambda begin, end: sweep.backward(shape, *arguments, begin, end), tasks.size, num_steps)
+    run_all(lambda begin, end: sweep.backward(shape, *arguments, begin, end), tasks.size, num_steps)
     recurrent, grad_bias_hh, extra = _sum(weights).split(sizes, dim=-1)
     grad_bias = grad_bias_hh
     if kind == "gru":
@@ -164,7 +164,7 @@ def _pool(workers: int, process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="torch_goat")
 
 
-def _run_all(run: Callable[[int, int], None], tasks: int, places: int) -> None:
+def run_all(run: Callable[[int, int], None], tasks: int, places: int) -> None:
     """Runs tasks 0 to ``tasks``, on as many threads as PyTorch may use. The compiled code releases Python's lock."""
     workers = min(torch.get_num_threads(), tasks)
     if workers <= 1 or places < _PLACES_PER_THREAD:
