@@ -125,6 +125,35 @@ space = { dropout = [0.1] }
         assert settled.space("gat", column) == recipe.space("gat", column)
 
 
+def test_one_column_may_be_searched_for_all(tmp_path: Path) -> None:
+    text = SPACE.replace("[search]", '[search]\ncolumn = "pooling"\nfirst = 5')
+    recipe = searched(tmp_path, 3, f"{text}\n{MORE}".replace('dataset = "top2"', 'dataset = "top2"\nfinals = 3'))
+    tried = trials(recipe, ["gcn"], ["size"])
+    assert [(trial.column, trial.number, trial.repetition) for trial in tried] == [
+        ("pooling", number, repetition) for number in range(3) for repetition in (5, 6)
+    ]
+    assert {(trial.experiment.dataset, trial.experiment.index, trial.experiment.seed) for trial in tried} == {
+        ("top2", 5, 5), ("top2", 6, 6)
+    }  # fmt: skip
+    assert not plan(settle(recipe, tried, {}))
+    results = {trial.folder: result(accuracy=0.9 if trial.number == 2 else 0.5) for trial in tried}
+    found = settle(recipe, tried, results)
+    best = tried[-1].experiment
+    assert [run.column for run in plan(found)] == ["size", "size", "pooling", "pooling", "more", "more"]
+    assert {(run.experiment.model, run.experiment.training) for run in plan(found)} == {(best.model, best.training)}
+    assert {run.experiment.seed for run in plan(found)} == {0, 1}
+
+
+def test_the_finals_of_one_column_go_on_from_its_first_repetition(tmp_path: Path) -> None:
+    text = SPACE.replace("[search]", '[search]\ncolumn = "more"\nfirst = 4')
+    recipe = searched(tmp_path, 2, text + MORE + "finals = 4\n")
+    tried = trials(recipe, ["gcn"])
+    results = {trial.folder: result(accuracy=0.5) for trial in tried}
+    assert [(final.number, final.repetition) for final in finals(recipe, tried, results)] == [
+        (0, 6), (1, 6), (0, 7), (1, 7)
+    ]  # fmt: skip
+
+
 def test_a_small_space_is_tried_whole(tmp_path: Path) -> None:
     recipe = searched(tmp_path, 6, "[search.space]\nlearning_rate = [0.001, 0.002]\n")
     assert {trial.number for trial in trials(recipe, ["gcn"], ["size"])} == {0, 1, 2}

@@ -89,7 +89,7 @@ def test_every_cell_of_the_paper_is_there(table: str, rows: int, columns: int, r
     assert len(plan(recipe)) == rows * columns * runs
 
 
-@pytest.mark.parametrize("table", sorted(RECIPES.keys() - {"tuned", "draws", "arxiv-structure"}))
+@pytest.mark.parametrize("table", sorted(RECIPES.keys() - {"tuned", "draws", "arxiv-structure", "order"}))
 def test_splits_and_training_are_the_papers(table: str) -> None:
     recipe = read_recipe(table)
     for column in recipe.columns.values():
@@ -188,3 +188,22 @@ def test_goats_first_trial_has_what_gcn_has_but_for_the_widths(column: str) -> N
     assert goat.last == "gcn"
     for name in ("num_layers", "dropout", "norm", "residual", "activation"):
         assert getattr(goat, name) == getattr(gcn, name)
+
+
+def test_the_order_tasks_are_searched_once_on_graphs_of_their_own() -> None:
+    recipe = read_recipe("order")
+    searched = trials(replace(recipe, search=replace(recipe.search, trials=20)))
+    assert len(searched) == len(recipe.rows) * 20 * recipe.search.repetitions  # equal for all rows
+    assert {trial.experiment.dataset for trial in searched} == {"order-alternations-8000"}
+    runs = plan(recipe)
+    assert len(runs) == 10 * 6 * 10
+    assert {trial.experiment.index for trial in searched}.isdisjoint(run.experiment.index for run in runs)
+    assert {trial.experiment.seed for trial in searched}.isdisjoint(run.experiment.seed for run in runs)
+    for run in (*searched, *runs):
+        model, training = run.experiment.model, run.experiment.training
+        assert (model.num_layers, model.channels(0, 2) * model.last_heads, model.output_channels) == (1, 64, 64)
+        assert (training.epochs, training.schedule, training.clip_norm) == (1500, "cosine", 1.0)
+        assert (model.order_noise > 0) == (training.order_noise_end is not None) == (run.row == "goat-noise")
+        assert (training.fixed_ordering == 0) == (run.row == "goat-frozen")
+        assert model.given_order == (run.row == "goat-given")
+        assert not (model.add_self_loops and model.num_orderings)

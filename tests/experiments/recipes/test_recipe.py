@@ -57,6 +57,12 @@ def test_numbers_keep_their_decimals() -> None:
         ("rows.gat-relu", 'rows."../x"', "rows.../x becomes the name of a folder"),
         ("title", "titel", "unknown key 'titel'; did you mean 'title'?"),
         ('label = "GCN"', "", "the key 'rows.gcn.label' is missing."),
+        (
+            "[training]",
+            '[search]\ncolumn = "siz"\n[training]',
+            "search.column = 'siz' is unknown; did you mean 'size'?",
+        ),
+        ("[training]", "[search]\nfirst = -1\n[training]", "search.first must be at least 0, got -1."),
         ("[training]", "[training", "not a TOML file"),
     ],
 )

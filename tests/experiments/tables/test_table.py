@@ -9,7 +9,7 @@ import pytest
 from tests.experiments.recipes.recipes import TINY, write
 from torch_goat.experiments import Result
 from torch_goat.experiments.comparison import Comparison
-from torch_goat.experiments.recipes import RandomSearch, Recipe, plan, read_recipe
+from torch_goat.experiments.recipes import CellRun, RandomSearch, Recipe, plan, read_recipe
 from torch_goat.experiments.tables import RecordedRun, ResultTable, tabulate, to_csv, to_latex, to_markdown
 from torch_goat.experiments.tables.render import comparison_grid, notes, signed
 
@@ -204,6 +204,29 @@ def test_a_search_is_described(table: ResultTable) -> None:
     searched = replace(searched, headings={"size": replace(size, finals=5, finalists=3), "pooling": pooling})
     more = "the best of them were repeated on more before one was chosen (Effective size: 3 on 5)"
     assert f"{said}; {more}." in notes(searched)
+    once = replace(table, search=RandomSearch(trials=20, column="pooling", first=10, repetitions=2))
+    assert (
+        "The settings of every row, the same in all columns, are the best of 20 trials by the validation nodes of "
+        "pooling, graph, split and seed 10, 11."
+    ) in notes(once)
+
+
+def test_the_agreement_with_a_hidden_key_is_shown_where_all_runs_measured_it(recipe: Recipe) -> None:
+    def result(run: CellRun) -> Result:
+        tau = {"tau": 0.5 + 0.25 * run.repetition} if run.row != "gcn" and run.column == "pooling" else {}
+        metrics = {"accuracy": 0.75} if run.column == "pooling" else {"mse": 0.5}
+        return Result({"val": metrics, "test": metrics | tau}, 1, 1, "epochs", 1.0, 1.0, 1, "a CPU", {}, "")
+
+    runs = plan(recipe)
+    table = tabulate(recipe, runs, [RecordedRun(run, result(run)) for run in runs])
+    assert {cell for cell, entry in table.entries.items() if entry.tau is not None} == {
+        ("gat", "pooling"), ("gat-relu", "pooling")
+    }  # fmt: skip
+    assert "<br><sub>tau 0.62</sub>" in to_markdown(table)  # the mean of 0.5 and 0.75, to even
+    assert any(line.startswith("tau: ") for line in notes(table))
+    records = {(one["row"], one["column"]): one["tau"] for one in csv.DictReader(io.StringIO(to_csv(table)))}
+    assert records["gat", "pooling"] == "0.625"
+    assert records["gcn", "pooling"] == ""
     assert not [note for note in notes(table) if "trials" in note]
 
 

@@ -80,16 +80,17 @@ def trials(
 ) -> list[CellRun]:
     """The trials of a table, ``recipe.search.trials`` for each cell that has not had them.
 
-    The first trial of a cell has the settings of the recipe. The options are those of :func:`plan`.
+    The first trial of a cell has the settings of the recipe. If one column is searched for all, it has all trials. The
+    options are those of :func:`plan`.
     """
     rows, columns = choose("row", rows, recipe.rows), choose("column", columns, recipe.columns)
     found = []
-    for column in columns:
+    for column in [recipe.search.column] if recipe.search.column else columns:
         drawn = {row: _drawn(recipe, row, column) for row in rows if not recipe.settled(row, column)}
         for number in range(recipe.search.trials):
             for row in (row for row in drawn if number < len(drawn[row])):  # others have no more points in their space
                 options = _changed(drawn[row][number], quick, precision)
-                repetitions = range(recipe.search.repetitions)
+                repetitions = range(recipe.search.first, recipe.search.first + recipe.search.repetitions)
                 found += [_run(recipe, row, column, repetition, options, number) for repetition in repetitions]
     return found
 
@@ -100,7 +101,8 @@ def finals(recipe: Recipe, tried: Iterable[CellRun], results: Mapping[PurePosixP
     for (row, column), by_number in _by_cell(tried).items():
         if all(trial.folder in results for runs in by_number.values() for trial in runs):
             best = _best_first(by_number, results)[: recipe.finalists(column)]
-            for repetition in range(recipe.search.repetitions, recipe.columns[column].finals):
+            further = range(recipe.search.repetitions, recipe.columns[column].finals)
+            for repetition in (recipe.search.first + number for number in further):
                 for number in best:
                     first = by_number[number][0].experiment
                     found.append(_run(recipe, row, column, repetition, (first.model, first.training), number))
@@ -121,7 +123,8 @@ def settle(recipe: Recipe, tried: Iterable[CellRun], results: Mapping[PurePosixP
         cells = {}
         for column in recipe.columns:
             cell = row.cells.get(column, TableCell())
-            by_number, last = by_cell.get((name, column), {}), repeated.get((name, column), {})
+            place = name, recipe.search.column or column
+            by_number, last = by_cell.get(place, {}), repeated.get(place, {})
             both = [*by_number.values(), *last.values()]
             if both and all(trial.folder in results for runs in both for trial in runs):
                 candidates = {number: by_number[number] + runs for number, runs in last.items()} or by_number

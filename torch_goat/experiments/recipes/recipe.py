@@ -98,12 +98,14 @@ class RandomSearch:
     """The random search for the settings of cells: the ``[search]`` table of a recipe."""
 
     trials: int = 0  #: number of trials for every cell; 0 uses the recipe's settings
+    column: str = ""  #: the column that is searched, once for all columns; empty to search each
+    first: int = 0  #: the first repetition of a trial: its seed and its graph or split
     repetitions: int = 1  #: number of graphs, splits or seeds of a trial, from the first on; the mean over them counts
     finalists: int = 5  #: number of each cell's best trials that are repeated in a column with ``finals``
     space: Table = field(default_factory=dict)  #: values of keys of ``[model]`` and ``[training]``
 
     def __post_init__(self) -> None:
-        for name, least in (("trials", 0), ("repetitions", 1), ("finalists", 1)):
+        for name, least in (("trials", 0), ("first", 0), ("repetitions", 1), ("finalists", 1)):
             if getattr(self, name) < least:
                 raise ValueError(f"search.{name} must be at least {least}, got {getattr(self, name)}.")
 
@@ -147,6 +149,10 @@ class Recipe:
             for name in getattr(self.on_demand, what):
                 if name not in entries:
                     raise ValueError(f"on_demand.{what} has {name!r}, which is unknown{nearest(name, entries)}")
+        if self.search.column and self.search.column not in self.columns:
+            raise ValueError(
+                f"search.column = {self.search.column!r} is unknown{nearest(self.search.column, self.columns)}"
+            )
         for name, row in self.rows.items():
             for column in row.cells:
                 if column not in self.columns:

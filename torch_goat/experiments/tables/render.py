@@ -77,6 +77,8 @@ def notes(table: ResultTable) -> list[str]:
     published = any(entry.published for entry in table.entries.values())
     beside = f"; below it the {table.reference}'s number and our difference from it" if published else ""
     found = [f"Mean ± sample standard deviation over the runs of a cell{beside}. {BEST}"]
+    if any(entry.tau is not None for entry in table.entries.values()):
+        found.append("tau: mean absolute Kendall rank correlation of the best head's order with the hidden key.")
     if table.search.trials:
         found.append(_searched(table))
     if table.devices:
@@ -106,12 +108,16 @@ def _waiting(table: ResultTable) -> list[str]:
 
 
 def _searched(table: ResultTable) -> str:
-    number = table.search.repetitions
+    search, number = table.search, table.search.repetitions
     judge = "graph, split or seed" if number == 1 else f"{number} graphs, splits or seeds"
-    text = (
-        f"The settings of every cell are the best of {table.search.trials} trials by the validation nodes of its "
-        f"first {judge}"
-    )
+    if search.column:
+        numbers = ", ".join(str(search.first + one) for one in range(number))
+        return (
+            f"The settings of every row, the same in all columns, are the best of {search.trials} trials by the "
+            f"validation nodes of {search.column}, graph, split and seed {numbers}."
+        )
+    text = f"The settings of every cell are the best of {search.trials} trials by the validation nodes "
+    text += f"of its first {judge}"
     heads = [head for head in table.headings.values() if head.finals > number]
     last = [f"{head.label}: {head.finalists} on {head.finals}" for head in heads]
     if not last:
@@ -143,6 +149,8 @@ def _numbers(entry: Entry, heading: Heading, reference: str) -> CellText:
         if runs < entry.planned:
             first.append(StyledText(f" ({runs} of {entry.planned} runs)"))
     lines = [first]
+    if entry.tau is not None:
+        lines.append([StyledText(f"tau {entry.tau:.2f}", "small")])
     if entry.published is not None:
         difference = "" if entry.difference is None else f" ({signed(entry.difference, heading.decimals)})"
         lines.append([StyledText(f"{reference} {entry.published.text}{difference}", "small")])
@@ -216,6 +224,7 @@ def _record(table: ResultTable, row: str, column: str) -> dict[str, Any]:
         "paper_std": paper and paper.std,
         "difference": entry.difference,
         "place": entry.place or None,
+        "tau": entry.tau,
         "baseline": comparison and comparison.other,
         "baseline_difference": comparison and comparison.difference,
         "p_value": comparison and comparison.p_value,

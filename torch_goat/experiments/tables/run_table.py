@@ -55,8 +55,9 @@ class TableFolder:
 
     def missing(self, cells: Set[CellName]) -> list[PlannedRun]:
         """The next missing runs of some cells: the trials of their search, then the runs."""
-        for planned in (self.trials, self.runs):
-            found = [run for run in planned if (run.row, run.column) in cells and self.ledger.is_missing(run)]
+        searched = {(row, self.recipe.search.column or column) for row, column in cells}
+        for planned, wanted in ((self.trials, searched), (self.runs, cells)):
+            found = [run for run in planned if (run.row, run.column) in wanted and self.ledger.is_missing(run)]
             if found:
                 return [PlannedRun(self.folder / run.folder, run.experiment) for run in found]
         return []

@@ -54,6 +54,12 @@ class Entry:
         return self.group.mean if self.group else math.nan
 
     @property
+    def tau(self) -> float | None:
+        """Mean agreement of the best heads with the hidden key, if the finished runs have measured it."""
+        measured = self.group is not None and all("tau" in one.result.metrics["test"] for one in self.group.runs)
+        return self.group.summary("test", "tau").mean if self.group and measured else None
+
+    @property
     def complete(self) -> bool:
         """Whether all runs are finished and their mean is finite."""
         return len(self.values) == self.planned and math.isfinite(self.mean)
