@@ -1,0 +1,227 @@
+"""Whether GOAT learns the order in which neighbours must be read, on tasks with a hidden key.
+
+    python benchmarks/learned_order.py --tasks median-20000,run-20000 --seeds 10 --processes 10 --out build/bench
+
+One GOAT layer (16 heads of width 8, no self loops) and a small MLP, on one graph per seed. The rows:
+
+- *order given*: neighbours are read in the order of the hidden key (``order_by``).
+- *GOAT*: the order of the scores, which get no gradient from it.
+- *order_noise*: the same with ``order_noise``, falling from 0.3 to 0.1.
+- *two stages*: that layer finds the order, then a new one reads it: of the four heads whose order matters most on
+  validation nodes, the one with which a short training does best gives the order of all heads (``order_by``).
+
+Accuracies are those of test nodes at the best validation epoch. tau is Kendall's, of the key's order and that of a head:
+the best one, or the one that was chosen. Writes ``learned_order.json`` and ``learned_order.md`` into ``--out``.
+"""
+
+import argparse
+import json
+import multiprocessing
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from layer import environment, heading
+from torch import Tensor
+from torch.nn import Linear, Module, ReLU, Sequential
+from tqdm import tqdm
+
+import torch_goat
+from torch_goat.data.datasets import order_task
+from torch_goat.nn import GOATConv, Neighborhoods, Ordering
+from torch_goat.ops import random_order
+
+HEADS, WIDTH, DROPOUT, NOISE = 16, 8, 0.3, (0.3, 0.1)
+LEARNING_RATE, FIND, READ, PROBE, PROBES, EVERY = 0.005, 900, 700, 100, 4, 20  # the last five in epochs, but PROBES
+ROWS = ("order given", "GOAT", "order_noise", "two stages")
+
+
+class Network(Module):
+    def __init__(self, in_channels: int, num_classes: int) -> None:
+        super().__init__()
+        self.conv = GOATConv(in_channels, WIDTH, HEADS, add_self_loops=False, scaling="size")
+        self.head = Sequential(Linear(HEADS * WIDTH, 64), ReLU(), Linear(64, num_classes))
+
+    def forward(self, x: Tensor, hood: Neighborhoods, **order: Any) -> Tensor:
+        return self.head(self.conv(x, hood, **order))
+
+
+class Task(NamedTuple):
+    x: Tensor
+    hood: Neighborhoods
+    y: Tensor
+    key: Tensor  # [E], of each edge's source
+    train: Tensor  # masks of nodes
+    val: Tensor
+    test: Tensor
+
+    @classmethod
+    def make(cls, name: str, seed: int, device: torch.device) -> "Task":
+        task, _, nodes = name.rpartition("-")
+        data = order_task(seed, task, int(nodes)).to(device)  # type: ignore[arg-type]
+        hood = Neighborhoods.from_edge_index(data.edge_index, data.num_nodes, add_self_loops=False)
+        return cls(data.x, hood, data.y, data.edge_key, data.train_mask, data.val_mask, data.test_mask)
+
+    def network(self) -> Network:
+        return Network(self.x.size(1), int(self.y.max()) + 1).to(self.x.device)
+
+
+def fit(
+    network: Network,
+    task: Task,
+    epochs: int,
+    noise: tuple[float, float] = (0.0, 0.0),
+    dropout: tuple[float, float] = (DROPOUT, 0.0),
+    order_by: Tensor | None = None,
+) -> tuple[float, float]:
+    """Trains with Adam, a cosine schedule, and noise and dropout that fall over the first 70 % of the epochs.
+
+    Returns the validation and test accuracy of the best validation epoch, whose weights are kept.
+    """
+    optimizer = torch.optim.Adam(network.parameters(), LEARNING_RATE)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+    best, weights = (-1.0, 0.0), network.state_dict()
+    for epoch in range(1, epochs + 1):
+        done = min(1.0, (epoch - 1) / (0.7 * epochs))
+        network.conv.order_noise = noise[0] + (noise[1] - noise[0]) * done
+        network.conv.dropout = dropout[0] + (dropout[1] - dropout[0]) * done
+        network.train()
+        out = network(task.x, task.hood, order_by=order_by)
+        optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(out[task.train], task.y[task.train]).backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+        if epoch % EVERY == 0:
+            right = (evaluate(network, task, order_by=order_by).argmax(dim=1) == task.y).double()
+            found = float(right[task.val].mean()), float(right[task.test].mean())
+            if found[0] > best[0]:
+                best, weights = found, {name: value.clone() for name, value in network.state_dict().items()}
+    network.load_state_dict(weights)
+    return best
+
+
+@torch.no_grad()
+def evaluate(network: Network, task: Task, **order: Any) -> Tensor:
+    return network.eval()(task.x, task.hood, **order)
+
+
+@torch.no_grad()
+def ranked_heads(network: Network, task: Task) -> list[int]:
+    """The heads by how much the loss of validation nodes grows if a head reads in a random order, most first."""
+
+    def loss(ordering: Ordering) -> float:
+        out = evaluate(network, task, ordering=ordering)
+        return float(F.cross_entropy(out[task.val], task.y[task.val]))
+
+    _, ordering = network.eval().conv(task.x, task.hood, return_ordering=True)
+    shuffled = random_order(task.hood, fresh=False)
+    growth = []
+    for head in range(HEADS):
+        token, source = ordering.token.clone(), ordering.source.clone()
+        token[head], source[head] = shuffled, task.hood.source[shuffled]
+        growth.append(loss(Ordering(ordering.ptr, token, source, ordering.score, ordering.weight)))
+    return sorted(range(HEADS), key=lambda head: -growth[head])
+
+
+@torch.no_grad()
+def keys_of_heads(network: Network, task: Task) -> Tensor:
+    """The coefficients of all edges ``[E, K]``: within a neighbourhood, they are in the order of the scores."""
+    return network.eval().conv(task.x, task.hood, return_attention_weights=True)[1][1]
+
+
+def kendall(keys: Tensor, task: Task) -> list[float]:
+    """The mean of Kendall's tau over the neighbourhoods of test nodes, per column of ``keys`` ``[E, K]``."""
+    hood = task.hood
+    first = torch.repeat_interleave(torch.arange(hood.num_places, device=keys.device), hood.sizes)
+    start = hood.ptr[hood.target][first]
+    within = torch.arange(first.numel(), device=keys.device) - F.pad(hood.sizes.cumsum(0), (1, 0))[first]
+    second = start + within  # all pairs of tokens in a neighbourhood
+    keys, key, pairs = keys[hood.edge], task.key[hood.edge], first != second
+    first, second = first[pairs], second[pairs]
+    agree = (keys[first] - keys[second]).sign() * (key[first] - key[second]).sign().view(-1, 1)
+    total = torch.zeros(hood.num_targets, keys.size(1), device=keys.device, dtype=torch.double)
+    total.index_add_(0, hood.target[first], agree.double())
+    size = hood.ptr.diff().double()
+    tau = total / (size * (size - 1)).clamp(min=1).view(-1, 1)
+    return tau[task.test].mean(dim=0).tolist()
+
+
+def run(job: tuple[str, int, str, str]) -> list[dict[str, Any]]:
+    """The results of one job: the rows of a seed that belong together."""
+    name, seed, row, device = job
+    torch.set_num_threads(1)
+    torch_goat.set_checks(False)  # a check waits for the device
+    task = Task.make(name, seed, torch.device(device))
+    torch.manual_seed(seed)
+
+    def result(row: str, accuracy: float, tau: float | None) -> dict[str, Any]:
+        return {"task": name, "seed": seed, "row": row, "accuracy": accuracy, "tau": tau}
+
+    network = task.network()
+    if row == "order given":
+        return [result(row, fit(network, task, READ, order_by=task.key)[1], None)]
+    noise = NOISE if row == "order_noise" else (0.0, 0.0)
+    accuracy = fit(network, task, FIND, noise, (DROPOUT, DROPOUT))[1]
+    keys = keys_of_heads(network, task)
+    tau = kendall(keys, task)
+    found = [result(row, accuracy, max(map(abs, tau)))]
+    if row == "order_noise":
+        probes = {}
+        for head in ranked_heads(network, task)[:PROBES]:
+            probes[head] = fit(task.network(), task, PROBE, order_by=keys[:, head])[0]
+        head = max(probes, key=lambda head: probes[head])
+        accuracy = fit(task.network(), task, READ, order_by=keys[:, head])[1]
+        found.append(result("two stages", accuracy, abs(tau[head])))
+    return found
+
+
+def markdown(results: list[dict[str, Any]], about: dict[str, str | int]) -> str:
+    """The result as a page: accuracies, what share of the given order's they are, and tau."""
+    lines = heading("Learning the order of a hidden key", about)
+    lines += ["| task | row | accuracy (%) | least | of the order given | Kendall's tau | seeds |"]
+    lines += ["|---|---|---:|---:|---:|---:|---:|"]
+    for task in dict.fromkeys(result["task"] for result in results):
+        of_task = {row: [one for one in results if (one["task"], one["row"]) == (task, row)] for row in ROWS}
+        given = mean(one["accuracy"] for one in of_task["order given"])
+        for row, ones in of_task.items():
+            values = [100 * one["accuracy"] for one in ones]
+            if values:
+                taus = [one["tau"] for one in ones if one["tau"] is not None]
+                spread = stdev(values) if len(values) > 1 else 0.0
+                tau = f"{mean(taus):.3f}" if taus else "-"
+                share = mean(values) / given / 100
+                lines.append(
+                    f"| {task} | {row} | {mean(values):.1f} ± {spread:.1f} | {min(values):.1f} | {share:.3f} | {tau} "
+                    f"| {len(values)} |"
+                )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", default="alternations-8000,alternations-20000,median-20000,run-20000")
+    parser.add_argument("--rows", default="order given,order_noise,GOAT", help="order_noise includes two stages")
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--processes", type=int, default=1, help="trainings side by side")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where the results are written")
+    arguments = parser.parse_args()
+    rows, tasks = arguments.rows.split(","), arguments.tasks.split(",")
+    jobs = [(task, seed, row, arguments.device) for seed in range(arguments.seeds) for row in rows for task in tasks]
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    path, results = arguments.out / "learned_order.json", []
+    about = environment(torch.device(arguments.device))
+    with multiprocessing.get_context("spawn").Pool(arguments.processes) as pool:
+        for found in tqdm(pool.imap_unordered(run, jobs), total=len(jobs), unit="job"):
+            results += found
+            results.sort(key=lambda one: (one["task"], ROWS.index(one["row"]), one["seed"]))
+            path.write_text(json.dumps({"environment": about, "results": results}, indent=1) + "\n")
+    (arguments.out / "learned_order.md").write_text(markdown(results, about))
+    print(markdown(results, about))
+
+
+if __name__ == "__main__":
+    main()
