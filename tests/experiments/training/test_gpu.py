@@ -71,7 +71,8 @@ def _losses(name: str, record: bool, **training: Any) -> tuple[list[float], Loop
     torch.manual_seed(0)
     fabric = make_fabric("cuda", "32-true")
     task = Task(tiny(), fabric.device)
-    network = Network(ModelOptions(name=name, hidden_channels=8, norm="batch"), 5, 3, degree=torch.tensor([0, 1, 1]))
+    model = ModelOptions(name=name, hidden_channels=8, norm="batch", order_noise=3 * training.get("order_noise_end", 0))
+    network = Network(model, 5, 3, degree=torch.tensor([0, 1, 1]))
     options = TrainingOptions(epochs=30, patience=0, learning_rate=0.02, **training)
     loop = Loop(network, task, options, fabric, record=record)
     return [epoch.train_loss for epoch in loop], loop
@@ -82,6 +83,8 @@ def _losses(name: str, record: bool, **training: Any) -> tuple[list[float], Loop
     [
         *((name, {}) for name in DETERMINISTIC),
         *(("goat", training) for training in ({"warmup": 9}, {"averaging": 0.9}, {"clip_norm": 0.1})),
+        ("goat", {"schedule": "cosine"}),
+        ("goat", {"order_noise_end": 0.1}),  # captured again with each of its levels
     ],
 )
 def test_recorded_epochs_are_those_that_would_be_launched(name: str, training: dict[str, Any]) -> None:
