@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
-from torch_goat.data.tables.columns import encode, fit_columns
+from torch_goat.data.tables.columns import encode, find_texts, fit_columns
 from torch_goat.data.tables.labels import TRAIN, guess_task, read_target, split_nodes
 from torch_goat.data.tables.options import Tables
 from torch_goat.data.tables.read import ParsedTables, open_tables, parse, parse_training
@@ -104,7 +104,11 @@ def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None)
     extra = [name for name in of_nodes.columns if name not in used]
     if extra:
         notes.append(f"{of_nodes.path}: the model does not use the columns {', '.join(extra)}.")
-    return NewGraph(data, tuple(of_nodes.frame[schema.id]), of_nodes.frame.get(schema.target), tuple(notes))
+    target = of_nodes.frame.get(schema.target)
+    if target is not None and schema.classes:  # in the spelling of the classes
+        place = find_texts(target, schema.classes)
+        target = target.astype(object).mask(place >= 0, pd.Series([schema.classes[number] for number in place]))
+    return NewGraph(data, tuple(of_nodes.frame[schema.id]), target, tuple(notes))
 
 
 def _fit_features(
