@@ -128,7 +128,7 @@ def read_bytes(path: Path) -> bytes:
     if status.st_size > LARGEST:
         raise TableError(f"{path} has {status.st_size >> 20} MiB; the limit is {LARGEST >> 20} MiB.")
     raw = path.read_bytes()
-    if not raw.strip():
+    if not raw or raw.isspace():
         raise TableError(f"{path}, line 1: the file is empty; it must have a header and at least one row.")
     for start, kind, advice in _KINDS:
         if raw.startswith(start):
