@@ -150,7 +150,7 @@ def _encode(schema: Schema, parsed: list[ParsedTables], notes: list[str]) -> Dat
 
 
 def _merge(edge_index: torch.Tensor, rows: torch.Tensor, num_nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The distinct edges, and the mean of the features ``rows`` of each; edge i has those of row i modulo their number."""
+    """The distinct edges and the mean features of each; those of edge i are row i, modulo the number of rows."""
     number = torch.arange(edge_index.size(1))
     distinct, first = coalesce(edge_index, number, num_nodes=num_nodes, reduce="min")
     merged = rows[first % max(1, len(rows))]  # few edges are duplicates, so that only these are averaged
