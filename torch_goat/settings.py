@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import json
 import os
+import re
 import tomllib
 import types
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -23,6 +24,11 @@ _hints = cache(get_type_hints)  # which parses the annotations in every call
 
 class SettingsError(ValueError):
     """A setting that is unknown, of a wrong type or invalid."""
+
+
+def printable(text: str) -> str:
+    """Text for a terminal: control characters, also those that reverse the direction of text, become ``\\u001b``."""
+    return re.sub(r"[^\t\n -~\xa0-\u2029\u202f-\u2065\u206a-\U0010ffff]", lambda one: f"\\u{ord(one[0]):04x}", text)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
