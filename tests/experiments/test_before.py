@@ -9,6 +9,7 @@ import torch
 
 import torch_goat
 from torch_goat.data import datasets
+from torch_goat.data.tables import Tables
 from torch_goat.experiments import Experiment, Run, finished, predict
 from torch_goat.settings import leaves, to_table
 
@@ -27,7 +28,8 @@ def tables(tmp_path: Path) -> Path:
 def check_meaning(run: Run) -> None:
     """Compares every key with the file; keys that were added since then have their defaults."""
     written = tomllib.loads((run.folder / "config.toml").read_text())
-    plain = dict(leaves(to_table(Experiment(written["dataset"]))))
+    tables = Tables(nodes="", target="y") if "tables" in written else None
+    plain = dict(leaves(to_table(Experiment(written["dataset"], tables=tables))))
     assert dict(leaves(to_table(run.experiment))) == plain | dict(leaves(written))
 
 

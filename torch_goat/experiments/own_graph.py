@@ -62,6 +62,8 @@ def table_experiment(
     if config is None:
         config = own_starting_point(graph.schema.task, model)
         config = replace(config, training=replace(config.training, class_weights=is_unbalanced(graph)))
+    if tables.order_by and config.model.num_orderings:
+        config = replace(config, model=replace(config.model, given_order=True))
     return replace(config, dataset=name, split=tables.split, index=0, tables=tables, graph="", graph_digest=None)
 
 
@@ -86,10 +88,10 @@ def override(experiment: Experiment, assignments: Sequence[str]) -> Experiment:
 
 
 def record_orderings(experiment: Experiment, graph: "TableGraph", assignments: Sequence[str]) -> Experiment:
-    """Makes a GOAT model record its orderings after some epochs, unless the assignments decide otherwise."""
+    """Makes a GOAT model that learns its order record it after some epochs, unless the assignments decide otherwise."""
     options, model = experiment.training, experiment.model
     decided = any(settings.sets(one, "record_orderings") for one in assignments) or options.holds_orderings
-    if decided or not model.num_orderings or graph.data.num_edges * model.heads > MOST_RECORDED:
+    if decided or model.given_order or not model.num_orderings or graph.data.num_edges * model.heads > MOST_RECORDED:
         return experiment
     epochs = tuple(epoch for epoch in RECORDED if epoch <= options.epochs)
     return replace(experiment, training=replace(options, record_orderings=epochs))

@@ -1,5 +1,6 @@
 import csv
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -58,10 +59,11 @@ def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool =
             f"the run in {run.folder} was trained on the dataset {run.experiment.dataset!r}, not on tables; train on "
             "tables to predict from tables (goat datasets export writes them)."
         )
+    if not network.options.given_order:
+        schema = replace(schema, order_by="")  # which a baseline does not read
     new = apply_schema(schema, str(nodes), str(edges), join=run.experiment.tables if join else None)
-    inputs = [new.data.x, new.data.edge_index] + ([] if new.data.edge_attr is None else [new.data.edge_attr])
     with torch.no_grad():
-        out = network(*inputs)[-len(new.ids) :].double()  # [n, C]
+        out = network.on(new.data)[-len(new.ids) :].double()  # [n, C]
     truth = None if new.target is None else tuple(None if value != value else value for value in new.target)
     if schema.task == "regression":
         numbers = tuple((out.view(-1) * schema.target_scale + schema.target_mean).tolist())

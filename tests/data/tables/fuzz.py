@@ -25,7 +25,8 @@ GRAPHML = (
     '<edge source="a" target="b"/></graph></graphml>'
 )
 OPTIONS = [{}, {"directed": True}, {"edge_features": True}, {"split_column": "town"}, {"time_column": "age"},
-           {"task": "regression"}, {"target": "age"}, {"categories": ("age",)}, {"drop": ("town",)}]  # fmt: skip
+           {"task": "regression"}, {"target": "age"}, {"order_by": "age"}, {"categories": ("age",)},
+           {"drop": ("town",)}]  # fmt: skip
 
 
 def tables() -> st.SearchStrategy[str]:

@@ -28,7 +28,7 @@ def explain(
     force: Force = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Explain the prediction for a node: its neighbours in learned order and the contribution of each.
+    """Explain the prediction for a node: its neighbours in learned or given order and the contribution of each.
 
     Example: goat explain runs/top2-goat-s0 --node 17 --figure why.png
     """
@@ -92,7 +92,7 @@ def _orders(found: Explanation) -> None:
     ]
     rows = [[str(place + 1), *row] for place, row in enumerate(zip_longest(*cells, fillvalue=""))][:ROWS]
     itself = "; the node itself is one of them" if any(found.node in one.neighbors for one in found.readings) else ""
-    say(f"Neighbours in learned order, with attention coefficients{itself}:")
+    say(f"Neighbours in {'given' if found.stability.given else 'learned'} order, with attention coefficients{itself}:")
     for some in _blocks(["place", *columns], rows, console().width):
         console().print(some)
     _more(longest)
@@ -115,7 +115,7 @@ def _cut(columns: Sequence[str], rows: Sequence[Sequence[str]], start: int, end:
 
 
 def _stability(found: Explanation) -> None:
-    if not found.readings:
+    if not found.readings or found.stability.given:
         return
     kinds = {"epoch": found.stability.epochs, "seed": found.stability.seeds}
     for kind, agreements in kinds.items():

@@ -69,6 +69,7 @@ _TABLE_OPTIONS: Final[dict[str, tuple[Any, str, str]]] = {
     "id": (str, "id", "Column with the node ids; by default id, or the first."),
     "directed": (bool, "directed", "Pass messages from source to target only."),
     "edge_features": (bool, "edge_features", "Use the other edge columns as features."),
+    "order_by": (str, "order_by", "Edge column, such as a time, by which GOAT reads neighbours, the largest first."),
     "category": (list[str] | None, "categories", "Column of numbers that are categories; repeatable."),
     "drop": (list[str] | None, "drop", "Column that is not a feature; repeatable."),
     "split_column": (str, "split_column", "Column that says train, val or test."),

@@ -27,7 +27,7 @@ CHOICES = {
 CHANCE = 0.05  # the p-value above which no percentage is shown
 
 
-@reads_tables("edge_features", "split_column", "time_column", "fractions")
+@reads_tables("edge_features", "order_by", "split_column", "time_column", "fractions")
 def pid(
     *,
     given: Given,

@@ -47,7 +47,7 @@ class Start:
     def with_paper_options(self) -> "Start":
         """The default options, which are the paper's; unbalanced classes are still weighted."""
         training = TrainingOptions(class_weights=self.experiment.training.class_weights)
-        model = ModelOptions(self.experiment.model.name)
+        model = ModelOptions(self.experiment.model.name, given_order=self.experiment.model.given_order)
         return replace(self, experiment=replace(self.experiment, model=model, training=training))
 
     def override(self, assignments: Sequence[str]) -> Experiment:

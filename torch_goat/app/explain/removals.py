@@ -34,9 +34,8 @@ class _Copies(NamedTuple):
 
 def forward(network: Network, data: Data) -> tuple[Tensor, list[Ordering]]:
     """The output of a network ``[N, C]`` and the orderings of its GOAT layers."""
-    features = {} if data.get("edge_attr") is None else {"edge_attr": data.edge_attr}
     with torch.no_grad():
-        return network(data.x, data.edge_index, return_orderings=True, **features)
+        return network.on(data, return_orderings=True)
 
 
 def outputs_without(network: Network, data: Data, removals: Sequence[Removal]) -> Tensor:
@@ -96,8 +95,7 @@ def _single_output(network: Network, data: Data, removal: Removal) -> Tensor:
     """The output of one removal, from a pass on the graph without its edges ``[1, C]``."""
     source, target = data.edge_index
     kept = ~((target == removal.node) & torch.isin(source, source.new_tensor(removal.sources)))
-    features = None if data.get("edge_attr") is None else data.edge_attr[kept]
-    without = Data(x=data.x, edge_index=data.edge_index[:, kept], edge_attr=features)
+    without = _with_edges(data, data.x, data.edge_index[:, kept], kept)
     return forward(network, without)[0][removal.node].view(1, -1)
 
 
@@ -108,10 +106,15 @@ def _subgraph(network: Network, data: Data, removals: Sequence[Removal]) -> tupl
     kept, edge_index, _, mask = k_hop_subgraph(
         nodes, hops, data.edge_index, relabel_nodes=True, num_nodes=data.x.size(0)
     )
-    features = None if data.get("edge_attr") is None else data.edge_attr[mask]
     index = {node: place for place, node in enumerate(kept.tolist())}
     renamed = [Removal(index[one.node], tuple(index.get(source, -1) for source in one.sources)) for one in removals]
-    return Data(x=data.x[kept], edge_index=edge_index, edge_attr=features), renamed
+    return _with_edges(data, data.x[kept], edge_index, mask), renamed
+
+
+def _with_edges(data: Data, x: Tensor, edge_index: Tensor, chosen: Tensor) -> Data:
+    """A graph with other nodes and edges, whose edges have the features and keys of the chosen edges of a graph."""
+    of_edges = {key: data[key][chosen] for key in ("edge_attr", "edge_key") if data.get(key) is not None}
+    return Data(x=x, edge_index=edge_index, **of_edges)
 
 
 def _affected(network: Network, data: Data, node: int) -> tuple[Tensor, Tensor]:
@@ -140,7 +143,6 @@ def _affected(network: Network, data: Data, node: int) -> tuple[Tensor, Tensor]:
 
 def _batch_outputs(network: Network, data: Data, batch: Sequence[_Copies]) -> Tensor:
     """The outputs of several removals from one forward pass on the graph with all copies ``[R, C]``."""
-    edge_attr = data.get("edge_attr")
     x, edge_index, positions, outputs = [data.x], [data.edge_index], [torch.arange(data.edge_index.size(1))], []
     num_nodes = data.x.size(0)
     for copies in batch:
@@ -152,8 +154,7 @@ def _batch_outputs(network: Network, data: Data, batch: Sequence[_Copies]) -> Te
         positions.append(position)
         outputs.append(first)
         num_nodes += count * len(copies.removed)
-    features = None if edge_attr is None else edge_attr[torch.cat(positions)]
-    copied = Data(x=torch.cat(x), edge_index=torch.cat(edge_index, dim=1), edge_attr=features)
+    copied = _with_edges(data, torch.cat(x), torch.cat(edge_index, dim=1), torch.cat(positions))
     return forward(network, copied)[0][torch.cat(outputs)]
 
 

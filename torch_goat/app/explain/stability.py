@@ -50,6 +50,7 @@ class Stability:
     nodes: Tensor  # [n], the compared ones
     epochs: tuple[Agreement, ...] = ()
     seeds: tuple[Agreement, ...] = ()
+    given: bool = False  # whether the order is given instead, so that there is nothing to compare
 
     def to_dict(self) -> dict[str, Any]:
         """The agreement at the first node and the mean over all compared nodes, for every epoch and seed."""
@@ -81,8 +82,8 @@ def stability(
         data_dir: The folder of the datasets.
     """
     nodes = sample(data.num_nodes) if nodes is None else nodes
-    if not orderings:
-        return Stability(nodes)
+    if not orderings or run.experiment.model.given_order:
+        return Stability(nodes, given=bool(orderings))
     epochs = []
     for epoch, layer, recorded in run.orderings:
         tau = _agreement(orderings[layer - 1], recorded, nodes) if layer <= len(orderings) else None

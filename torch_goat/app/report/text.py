@@ -180,6 +180,8 @@ def seeds_table(stability: Stability) -> Table:
 def order_notes(stability: Stability, ordered: bool) -> list[str]:
     if not ordered:
         return ["The network has no GOAT layer, so there is no learned order."]
+    if stability.given:
+        return ["The order is given by the edges, not learned, so it is the same in every epoch and for every seed."]
     notes = ["Kendall's tau is 1 for equal orders, 0 for unrelated orders and −1 for reversed orders."]
     if stability.seeds:
         notes.append("Heads of different seeds do not correspond, so orders by the mean coefficient are compared.")

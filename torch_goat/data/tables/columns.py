@@ -103,6 +103,21 @@ def numbers(source: Source, values: pd.Series) -> np.ndarray:
     return parsed
 
 
+def times(source: Source, values: pd.Series) -> np.ndarray:
+    """A column of numbers or dates ``[n]``, NaN or NaT where missing; columns of integers are not rounded."""
+    if is_numeric(values):
+        rounded = numbers(source, values)
+        exact = pd.to_numeric(values if is_numeric_dtype(values) else values.astype(object)).to_numpy()
+        return exact if exact.dtype.kind in "iu" else rounded
+    dates = pd.to_datetime(values.astype(object), errors="coerce", format="ISO8601", utc=True)
+    bad = dates.isna() & values.notna()
+    if bad.any():
+        neither = bad & np.isnan(floats(values))
+        bad = neither if neither.any() else bad
+        raise source.error(bad, values, "{cell} is neither a number nor a date such as 2024-05-31.")
+    return dates.dt.tz_localize(None).to_numpy()
+
+
 def check_blanks(source: Source, values: pd.Series) -> None:
     """Refuses categories that differ only by whitespace, such as ``"yes"`` and ``"yes "``."""
     seen: dict[str, str] = {}

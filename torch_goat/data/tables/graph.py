@@ -9,12 +9,12 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
-from torch_goat.data.tables.columns import encode, find_texts, fit_columns
+from torch_goat.data.tables.columns import encode, find_texts, fit_columns, times
 from torch_goat.data.tables.labels import TRAIN, guess_task, read_target, split_nodes
 from torch_goat.data.tables.options import Tables
 from torch_goat.data.tables.read import ParsedTables, open_tables, parse, parse_training
 from torch_goat.data.tables.schema import Column, Schema
-from torch_goat.data.tables.source import TableError
+from torch_goat.data.tables.source import Source, TableError
 
 
 class TableGraph(NamedTuple):
@@ -64,6 +64,7 @@ def load_tables(tables: Tables, index: int) -> TableGraph:
         destination=found.names["destination"],
         nodes=nodes,
         edges=edges,
+        order_by=tables.order_by,
         directed=tables.directed or found.edges.directed,
         classes=classes,
         target_mean=mean,
@@ -89,6 +90,7 @@ def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None)
         id=schema.id,
         source=schema.source,
         destination=schema.destination,
+        order_by=schema.order_by,
         categories=tuple(column.name for column in (*schema.nodes, *schema.edges) if column.kind == "category"),
     )
     of_nodes, of_edges, digest = open_tables(nodes, edges)
@@ -120,7 +122,8 @@ def _fit_features(
     nodes = fit_columns(found.nodes, free, train, tables.categories)
     if not tables.edge_features:
         return nodes, ()
-    free = [name for name in found.edges.columns if name not in (*found.names.values(), *tables.drop)]
+    taken = {*found.names.values(), tables.order_by, *tables.drop}
+    free = [name for name in found.edges.columns if name not in taken]
     if not free:
         raise TableError(f"{found.edges.path}, line 1: the edges have no feature columns.")
     return nodes, fit_columns(found.edges, free, train[found.ends].any(axis=0), tables.categories)
@@ -138,6 +141,10 @@ def _encode(schema: Schema, parsed: list[ParsedTables], notes: list[str]) -> Dat
         edge_attr = torch.from_numpy(np.concatenate(list(attributes)))  # [num_edges, edge_dim]
     if not schema.directed:
         edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1)
+    edge_key = None
+    if schema.order_by:
+        key = _ranks(schema.order_by, [one.edges for one in parsed])
+        _, edge_key = coalesce(edge_index, key.repeat(2 - schema.directed), num_nodes=num_nodes, reduce="max")
     if edge_attr is None:
         edge_index = coalesce(edge_index, num_nodes=num_nodes)
     else:
@@ -146,7 +153,24 @@ def _encode(schema: Schema, parsed: list[ParsedTables], notes: list[str]) -> Dat
     if not schema.nodes:
         degree = torch.bincount(edge_index[1], minlength=num_nodes)
         features = torch.stack([torch.ones(num_nodes), degree.float().log1p()], dim=1)
-    return Data(x=features, edge_index=edge_index, edge_attr=edge_attr)
+    data = Data(x=features, edge_index=edge_index, edge_attr=edge_attr)
+    if edge_key is not None:
+        data.edge_key = edge_key
+    return data
+
+
+def _ranks(column: str, tables: list[Source]) -> torch.Tensor:
+    """The ranks of a column in the edges of all tables ``[num_edges]``, which keep the order of large integers."""
+    found: list[np.ndarray] = []
+    for table in tables:
+        values = table.frame[column]
+        if values.isna().any():
+            raise table.error(values.isna(), values, "neighbours are ordered by this column; fill in a value.")
+        found += [times(table, values)] if len(values) else []
+        if len({part.dtype.kind == "M" for part in found}) > 1:
+            reason = "{cell} cannot be compared with the training graph; use numbers in both tables, or dates in both."
+            raise table.error(values.notna(), values, reason)
+    return torch.from_numpy(np.unique(np.concatenate(found or [np.zeros(0)]), return_inverse=True)[1])
 
 
 def _merge(edge_index: torch.Tensor, rows: torch.Tensor, num_nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -179,13 +203,15 @@ def _notes(tables: Tables, found: ParsedTables, schema: Schema, data: Data) -> t
     rows, distinct = found.ends.shape[1], _count_edges(data, schema.directed)
     if rows > distinct:
         apart = "" if schema.directed else "; --directed keeps both directions apart"
-        what = f"their features are averaged{apart}" if schema.edges else "they count once"
+        what = "their features are averaged" if schema.edges else "they count once"
+        what += f", and the largest {schema.order_by!r} is kept" if schema.order_by else ""
+        what += apart if schema.edges or schema.order_by else ""
         notes.append(f"{rows - distinct} of {rows} edges are duplicates; {what}.")
     trained = set(data.y[data.train_mask].tolist()) if schema.classes else set()
     unseen = [repr(name) for number, name in enumerate(schema.classes) if number not in trained]
     if unseen:
         notes.append(f"no training node has the class {', '.join(unseen)}, so no model can learn to predict it.")
-    unused = [name for name in edges.columns if name not in found.names.values()]
+    unused = [name for name in edges.columns if name not in (*found.names.values(), schema.order_by)]
     if unused and not tables.edge_features:
         notes.append(f"the edge columns {', '.join(unused)} are not used; goat train --edge-features uses them.")
     empty = [name for name in nodes.columns if name not in tables.drop and nodes.frame[name].isna().all()]

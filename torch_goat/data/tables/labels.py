@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from torch_goat.data.tables.columns import check_blanks, distinct_texts, find_texts, floats, is_numeric, numbers
+from torch_goat.data.tables.columns import check_blanks, distinct_texts, find_texts, floats, is_numeric, numbers, times
 from torch_goat.data.tables.options import Tables, Task
 from torch_goat.data.tables.source import Source, TableError
 
@@ -122,14 +122,7 @@ def _split_by_column(tables: Tables, source: Source, labelled: np.ndarray) -> np
 def _split_by_time(tables: Tables, source: Source, labelled: np.ndarray) -> np.ndarray:
     """The earliest nodes train and the latest test; nodes of the same time are in the same part."""
     values = source.frame[tables.time_column]
-    if is_numeric(values):
-        time = numbers(source, values)
-    else:
-        dates = pd.to_datetime(values.astype(object), errors="coerce", format="ISO8601", utc=True)
-        bad = dates.isna() & values.notna()
-        if bad.any():
-            raise source.error(bad, values, "{cell} is neither a number nor a date such as 2024-05-31.")
-        time = np.where(dates.isna(), np.nan, dates.astype("int64").to_numpy(dtype=np.float64))
+    time = times(source, values)
     unknown = np.isnan(time) & labelled
     if unknown.any():
         raise source.error(unknown, values, "a node with a target has no time; fill it in.")

@@ -19,6 +19,7 @@ class Tables:
     task: Literal["", "classification", "regression"] = ""  #: if empty, fractions and many values mean regression
     directed: bool = False  #: whether messages are passed from source to destination only
     edge_features: bool = False  #: whether the other edge columns are features
+    order_by: str = ""  #: the edge column, numbers or dates, in whose decreasing order GOAT reads neighbours
     categories: tuple[str, ...] = ()  #: columns of numbers that are category names
     drop: tuple[str, ...] = ()  #: columns that are not features
     split_column: str = ""  #: says ``train``, ``val`` or ``test``; without ``val``, some training nodes validate

@@ -105,6 +105,10 @@ def parse(tables: Tables, nodes: Source, edges: Source, digest: str, known: Sequ
     ]
     if ends[0] == ends[1]:
         raise TableError(f"{edges.path}, line 1: {ends[0]!r} is both source and destination; name two columns.")
+    if tables.order_by:
+        edges.check(tables.order_by, "the order of neighbours")
+    if tables.order_by in ends:
+        raise TableError(f"{edges.path}, line 1: {tables.order_by!r} holds ends of the edges; order by another column.")
     names |= {"source": ends[0], "destination": ends[1]}
     text = {tables.target, tables.split_column, tables.time_column, *tables.categories}
     nodes.frame = nodes.read(text & set(nodes.columns), [names["id"]])

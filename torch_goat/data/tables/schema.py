@@ -35,6 +35,7 @@ class Schema:
     source: str  #: the column with the source of an edge
     destination: str  #: the column with the destination of an edge
     edges: tuple[Column, ...] = ()  #: the edge features
+    order_by: str = ""  #: the edge column in whose decreasing order neighbours are read; empty if it is learned
     directed: bool = False
     classes: tuple[str, ...] = ()  #: in the order of the network's output
     target_mean: float = 0.0  #: of a regression target

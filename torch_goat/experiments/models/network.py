@@ -4,6 +4,7 @@ from typing import Any, Literal
 import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import Module, ModuleList, ReLU, Sequential
+from torch_geometric.data import Data
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import is_torch_sparse_tensor
@@ -137,6 +138,11 @@ class Network(Module):
                 used.append(ordering)
         x = self.decode(x)
         return (x, used) if return_orderings else x
+
+    def on(self, data: Data, **options: Any) -> Any:
+        """Runs the network on a graph with the features of its edges and, with ``given_order``, their ``edge_key``."""
+        order_by = data.edge_key if self.options.given_order else None
+        return self(data.x, data.edge_index, data.edge_attr, order_by=order_by, **options)
 
     @property
     def encodes(self) -> bool:

@@ -5,7 +5,7 @@ from typing import Final, Literal
 from torch_goat.data.loader.sampler import check_fanout
 from torch_goat.data.tables import Tables
 from torch_goat.experiments.models.options import ModelOptions
-from torch_goat.settings import check_fields, leaves, to_table
+from torch_goat.settings import SettingsError, check_fields, leaves, to_table
 
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true"]
 
@@ -126,6 +126,11 @@ class Experiment:
                     f"{key} = {getattr(model, key)} cannot be combined with an order that is held fixed; leave out "
                     "fixed_ordering and orderings_files, or this."
                 )
+        if model.given_order and self.tables is not None and not self.tables.order_by:
+            raise SettingsError(
+                "given_order = True needs tables.order_by (--order-by), the edge column to order neighbours by; name "
+                "it, or leave given_order out."
+            )
         if self.training.order_noise_end is not None and not model.order_noise:
             raise ValueError(
                 f"order_noise_end = {self.training.order_noise_end} needs an order_noise to start from; set "
