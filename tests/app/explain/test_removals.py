@@ -14,7 +14,8 @@ def graph(nodes: int = 25, edges: int = 90) -> Data:
     """Random directed edges, with duplicates, self loops and reverse edges."""
     edge_index = torch.randint(nodes, (2, edges))
     edge_index = torch.cat([edge_index, edge_index[:, :30].flip(0), edge_index[:, :4]], dim=1)
-    return Data(x=torch.randn(nodes, 6, dtype=torch.double), edge_index=edge_index)
+    keys = torch.randperm(edge_index.size(1))
+    return Data(x=torch.randn(nodes, 6, dtype=torch.double), edge_index=edge_index, edge_key=keys)
 
 
 def network(over: Data, **options) -> Network:
@@ -26,8 +27,10 @@ def network(over: Data, **options) -> Network:
 
 def by_hand(net: Network, over: Data, node: int, sources: tuple[int, ...]) -> Tensor:
     """One forward pass on the graph without the edges."""
-    edges = [edge for edge in over.edge_index.t().tolist() if not (edge[1] == node and edge[0] in sources)]
-    return net(over.x, torch.tensor(edges).view(-1, 2).t())[node].detach()
+    rows = torch.cat([over.edge_index, over.edge_key.view(1, -1)]).t().tolist()
+    rows = [row for row in rows if not (row[1] == node and row[0] in sources)]
+    *ends, keys = torch.tensor(rows).view(-1, 3).t()
+    return net(over.x, torch.stack(ends), order_by=keys if net.options.given_order else None)[node].detach()
 
 
 @pytest.mark.parametrize(
@@ -37,6 +40,8 @@ def by_hand(net: Network, over: Data, node: int, sources: tuple[int, ...]) -> Te
         {"name": "goat", "heads": 2, "last": "gcn", "mean_residual": True, "scaling": "size"},
         {"name": "goat", "heads": 2, "last": "goat", "max_neighbors": 2, "neighbor_selection": "top"},
         {"name": "goat", "max_neighbors": 2},
+        {"name": "goat", "num_layers": 3, "given_order": True},
+        {"name": "goat", "max_neighbors": 2, "given_order": True},
         {"name": "goat", "heads": 2, "last": "goat", "add_self_loops": False, "residual": True},
         {"name": "gat", "heads": 2, "last": "gcn", "residual": True, "norm": "batch", "input_channels": 5},
     ],

@@ -101,6 +101,23 @@ def test_nodes_that_do_not_suit_the_options_are_refused(
     assert refused(tmp_path, nodes, edges, **options).startswith(f"nodes.csv, {message}")
 
 
+@pytest.mark.parametrize(
+    ("column", "times", "message"),
+    [
+        ("tim", "1 2", "line 1: there is no column 'tim' for the order of neighbours; did you mean 'time'?"),
+        ("source", "1 2", "line 1: 'source' holds ends of the edges; order by another column."),
+        ("time", "1 NA", "line 3, column 'time': neighbours are ordered by this column; fill in a value."),
+        ("time", "1 2 soon", "line 4, column 'time': 'soon' is neither a number nor a date such as 2024-05-31."),
+        ("time", "2024-05-31 2024-06-31", "line 3, column 'time': '2024-06-31' is neither a number nor a date"),
+        ("time", "1 inf", "line 3, column 'time': 'inf' is not a valid number"),
+    ],
+)
+def test_bad_keys_of_an_order_are_refused(tmp_path: Path, column: str, times: str, message: str) -> None:
+    rows = "".join(f"a,{end},{time}\n" for end, time in zip("bcd", times.split(), strict=False))
+    edges = f"source,target,time\n{rows}"
+    assert refused(tmp_path, edges=edges, order_by=column).startswith(f"edges.csv, {message}")
+
+
 def test_edges_without_features_are_refused(tmp_path: Path) -> None:
     message = refused(tmp_path, edge_features=True)
     assert message.startswith("edges.csv, line 1: the edges have no feature columns")

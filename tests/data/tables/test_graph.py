@@ -115,6 +115,43 @@ def test_edges_with_direction_and_features(tmp_path: Path) -> None:
     assert load_tables(write(tmp_path, edges=edges)).data.edge_attr is None
 
 
+@pytest.mark.parametrize("directed", [True, False])
+def test_edges_have_the_rank_of_their_largest_key(tmp_path: Path, directed: bool) -> None:
+    edges = "source,target,weight,time\na,b,1,50\nc,b,1,-3\na,c,1,40\nb,a,1,70\na,b,1,60\n"
+    options = {"directed": directed, "order_by": "time"}
+    graph = load_tables(write(tmp_path, edges=edges, **options))
+    ranks = {-3: 0, 40: 1, 50: 2, 60: 3, 70: 4}
+    expected = {("a", "b"): 60, ("c", "b"): -3, ("a", "c"): 40, ("b", "a"): 70}
+    if not directed:
+        expected = {("a", "b"): 70, ("b", "a"): 70, ("c", "b"): -3, ("b", "c"): -3, ("a", "c"): 40, ("c", "a"): 40}
+    pairs = [tuple("abc"[node] for node in pair) for pair in graph.data.edge_index.t().tolist()]
+    found = dict(zip(pairs, graph.data.edge_key.tolist(), strict=True))
+    assert found == {pair: ranks[time] for pair, time in expected.items()}
+    assert any("duplicates; they count once, and the largest 'time' is kept" in note for note in graph.notes)
+    assert any("the edge columns weight are not used" in note for note in graph.notes)
+    with_features = load_tables(write(tmp_path, edges=edges, edge_features=True, **options))
+    assert [column.name for column in with_features.schema.edges] == ["weight"]
+    assert torch.equal(with_features.data.edge_key, graph.data.edge_key)
+    assert "edge_key" not in load_tables(write(tmp_path, edges=edges)).data
+
+
+def test_keys_of_joined_tables_are_ranked_together(tmp_path: Path) -> None:
+    tables = write(tmp_path, edges="source,target,time\na,b,30\nb,c,10\n", order_by="time", directed=True)
+    schema = load_tables(tables).schema
+    files = str(tmp_path / "new.csv"), str(tmp_path / "links.csv")
+    (tmp_path / "new.csv").write_text("id,age,town,member\nx,30,Ulm,1\n")
+    for times, expected in (("20 40", [2, 0, 1, 3]), ("", [1, 0])):
+        links = "".join(f"x,{end},{time}\n" for end, time in zip("ab", times.split(), strict=False))
+        (tmp_path / "links.csv").write_text(f"source,target,time\n{links}")
+        assert apply_schema(schema, *files, join=tables).data.edge_key.tolist() == expected
+    (tmp_path / "links.csv").write_text("source,target,time\nx,a,2024-05-31\n")
+    with pytest.raises(TableError, match="line 2, column 'time': '2024-05-31' cannot be compared with the training"):
+        apply_schema(schema, *files, join=tables)
+    (tmp_path / "links.csv").write_text("source,target\nx,a\n")
+    with pytest.raises(TableError, match=r"links\.csv, line 1: there is no column 'time' for the order of neighbours"):
+        apply_schema(schema, *files, join=tables)
+
+
 def test_regression_is_standardised_by_its_training_part(tmp_path: Path) -> None:
     tables = write(tmp_path, target="age", drop=("label",))
     data, _, schema, notes, _ = load_tables(tables)

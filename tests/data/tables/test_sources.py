@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from itertools import cycle, islice
 from pathlib import Path
@@ -167,6 +168,37 @@ def test_parquet_is_the_same_graph(tmp_path: Path) -> None:
     (tmp_path / "nodes.parquet").write_bytes(damaged[: len(damaged) // 2])
     with pytest.raises(TableError, match="not a readable Parquet file"):
         load_tables(tables)
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        [2**53 + 5, 2**53 - 3, 2**53 + 4, 2**53 + 6],  # some of which are equal as floats
+        [2**64 - 3, 0, 2**63, 2**64 - 1],
+        [0.5, -1e9, 0.25, 1e20],
+        ["2024-05-31T10:00:00.000000002Z", "2024-05-30", "2024-05-31T10:00:00.000000001Z", "2024-06-01"],
+    ],
+    ids=str,
+)
+def test_an_order_is_exact_and_the_same_in_every_format(tmp_path: Path, times: list) -> None:
+    ends = list(zip("abcd", "bcde", strict=True))
+    edges = "source,target,time\n" + "".join(f"{a},{b},{time}\n" for (a, b), time in zip(ends, times, strict=True))
+    tables = write(tmp_path, edges=edges, order_by="time", directed=True)
+    graph = load_tables(tables)
+    assert graph.data.edge_key.tolist() == [sorted(times).index(time) for time in times]
+    labelled = nx.DiGraph()
+    labelled.add_nodes_from((line.split(",")[0], {"label": line.rpartition(",")[2]}) for line in NODES.splitlines()[1:])
+    labelled.add_edges_from((a, b, {"time": str(time)}) for (a, b), time in zip(ends, times, strict=True))
+    nx.write_graphml(labelled, tmp_path / "graph.graphml")
+    other = load_tables(Tables(nodes=str(tmp_path / "graph.graphml"), target="label", order_by="time"))
+    assert torch.equal(other.data.edge_key, graph.data.edge_key)
+    pytest.importorskip("pyarrow", reason="pyarrow (the extra parquet) is not installed")
+    frame = pd.read_csv(tables.edges)
+    if isinstance(times[0], str):
+        frame["time"] = pd.to_datetime(frame["time"], format="ISO8601", utc=True)
+    frame.to_parquet(tmp_path / "edges.parquet")
+    other = load_tables(replace(tables, edges=str(tmp_path / "edges.parquet")))
+    assert torch.equal(other.data.edge_key, graph.data.edge_key)
 
 
 def test_without_pyarrow_a_parquet_file_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@ import torch
 from torch.export import Dim, ExportedProgram
 
 from torch_goat.experiments.models.network import Network
+from torch_goat.experiments.models.options import ModelOptions
 
 
 def export_program(network: Network) -> ExportedProgram:
@@ -13,14 +14,12 @@ def export_program(network: Network) -> ExportedProgram:
 
     Args:
         network: The network, which is put into evaluation mode. Layers that draw random orders (sage-lstm, janossy),
-            the backend ``"reference"`` (a loop over the nodes), a selection of neighbours (``max_neighbors``) and GOAT
-            layers without self loops cannot be exported, since their shapes depend on the data.
+            the backend ``"reference"`` (a loop over the nodes), a selection of neighbours (``max_neighbors``), a given
+            order and GOAT layers without self loops cannot be exported, since their shapes depend on the data.
     """
-    if network.options.max_neighbors or not network.options.add_self_loops:
-        raise ValueError(
-            f"a network with max_neighbors={network.options.max_neighbors} and add_self_loops="
-            f"{network.options.add_self_loops} cannot be exported; leave both at their defaults."
-        )
+    for key in ("max_neighbors", "given_order", "add_self_loops"):
+        if (value := getattr(network.options, key)) != getattr(ModelOptions, key):
+            raise ValueError(f"a network with {key}={value} cannot be exported; leave {key} at its default.")
     if set(network.options.kinds) & {"sage-lstm", "janossy"} or network.options.backend == "reference":
         raise ValueError(
             f"a network of {' -> '.join(network.options.kinds)} with the backend {network.options.backend!r} cannot be "
