@@ -9,7 +9,7 @@ import pytest
 from torch_geometric.data import Data
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-SCRIPTS = ("cora", "graph_classification", "hetero", "inspect_ordering", "mini_batches")
+SCRIPTS = ("cora", "graph_classification", "hetero", "inspect_ordering", "mini_batches", "order_by_time")
 
 
 def script(name: str) -> Any:
@@ -51,3 +51,9 @@ def test_inspect_ordering(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_mini_batches() -> None:
     assert script("mini_batches").main(nodes_per_class=100, epochs=10) > 0.6
+
+
+def test_order_by_time() -> None:
+    given, learned = script("order_by_time").main(num_customers=600, epochs=40)
+    assert given > 0.85
+    assert learned < 0.6  # prices alone do not tell which purchase was the last

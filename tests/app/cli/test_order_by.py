@@ -9,7 +9,7 @@ import torch
 
 from tests.app.conftest import Goat
 from torch_goat import settings
-from torch_goat.experiments import Experiment, Run, predict
+from torch_goat.experiments import Run, predict
 from torch_goat.experiments.models import export_program
 from torch_goat.experiments.search import Search
 from torch_goat.settings import SettingsError
