@@ -62,9 +62,9 @@ def table_experiment(
     if config is None:
         config = own_starting_point(graph.schema.task, model)
         config = replace(config, training=replace(config.training, class_weights=is_unbalanced(graph)))
-    if tables.order_by and config.model.num_orderings:
-        config = replace(config, model=replace(config.model, given_order=True))
-    return replace(config, dataset=name, split=tables.split, index=0, tables=tables, graph="", graph_digest=None)
+    config = replace(config, dataset=name, split=tables.split, index=0, tables=tables, graph="", graph_digest=None)
+    ordered = tables.order_by and config.model.num_orderings
+    return settings.override(config, ["model.given_order=true"]) if ordered else config
 
 
 def array_experiment(folder: Path, model: str = "goat", config: Experiment | None = None) -> Experiment:

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -98,7 +99,7 @@ def test_predictions_follow_the_order(goat: Goat, edges: list[tuple[str, str, in
 def test_models_are_compared_and_only_goat_needs_the_column(goat: Goat, edges: list[tuple[str, str, int]]) -> None:
     fast = ["--set", "epochs=2", "--device", "cpu", "--repeats", "1"]
     ended = goat("train", *TABLES, *fast, "--out", "all")
-    assert "Note: only GOAT uses the order by 'time'." in ended.out
+    assert "Order: GOAT reads neighbours in decreasing order of 'time'; other models ignore it." in ended.out
     given = {path.name: Run(path).experiment.model.given_order for path in Path("all").iterdir()}
     assert given == {"goat-0": True, "gat-0": False, "sage-mean-0": False}
     assert not Path("all/goat-0/orderings").exists()  # which are the same after every epoch
@@ -129,3 +130,11 @@ def test_a_search_reads_the_order(
     assert found.tables.order_by == "time"
     refused = goat("train", *TABLES[:4], "--config", "start.toml", code=2).err
     assert "given_order = True needs tables.order_by (--order-by)" in refused
+    # Also with the settings of a run that learned its order, unless this needs a learned one.
+    learned = replace(found, model=replace(found.model, given_order=False), tables=replace(found.tables, order_by=""))
+    Path("learned.toml").write_text(settings.dumps(learned))
+    goat("train", *TABLES, "--config", "learned.toml", "--out", "given", "--device", "cpu")
+    assert Run("given").experiment.model.given_order
+    Path("noisy.toml").write_text(settings.dumps(replace(learned, model=replace(learned.model, order_noise=0.1))))
+    refused = goat("train", *TABLES, "--config", "noisy.toml", code=2).err
+    assert "order_noise=0.1 is for an order that is learned" in refused

@@ -172,6 +172,8 @@ def read_graph(tables: Tables, index: int) -> "TableGraph":
         say(f"Target: {schema.target!r}, a number (mean {mean:.4g}, standard deviation {scale:.4g}).")
     train, val, test = (int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test"))
     say(f"Split: {tables.split}, {train} training, {val} validation and {test} test nodes.")
+    if schema.order_by:
+        say(f"Order: GOAT reads neighbours in decreasing order of {schema.order_by!r}; other models ignore it.")
     for note in graph.notes:
         say(f"Note: {note}")
     return graph

@@ -96,8 +96,6 @@ def train(
     if tables is not None and graph is not None and model is None and config is None:
         if tables.edge_features:
             say("Note: GraphSAGE does not use edge features.")
-        if tables.order_by:
-            say(f"Note: only GOAT uses the order by {tables.order_by!r}.")
         compared = compare_models(
             tables, out, graph=graph, index=begun.index, assignments=changed, repeats=repeats or REPEATS, runner=runner
         )
