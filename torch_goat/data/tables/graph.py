@@ -153,10 +153,7 @@ def _encode(schema: Schema, parsed: list[ParsedTables], notes: list[str]) -> Dat
     if not schema.nodes:
         degree = torch.bincount(edge_index[1], minlength=num_nodes)
         features = torch.stack([torch.ones(num_nodes), degree.float().log1p()], dim=1)
-    data = Data(x=features, edge_index=edge_index, edge_attr=edge_attr)
-    if edge_key is not None:
-        data.edge_key = edge_key
-    return data
+    return Data(x=features, edge_index=edge_index, edge_attr=edge_attr, edge_key=edge_key)
 
 
 def _ranks(column: str, tables: list[Source]) -> torch.Tensor:
