@@ -7,6 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import batches
+import learned_order
 import numpy as np
 import power_law
 import pytest
@@ -178,3 +179,23 @@ def test_power_law_graphs_have_their_edges_and_hubs(tmp_path: Path) -> None:
 def test_the_share_of_time_that_intervals_cover() -> None:
     assert batches.covered([(0, 1), (3, 4)]) == 0.5
     assert batches.covered([(2, 3), (0, 2), (1, 2)]) == 1.0
+
+
+def test_the_page_on_the_learned_order() -> None:
+    page = (ROOT / "docs/learned-order.md").read_text(encoding="utf-8")
+    measured = read("2026-11-18-h200/learned_order.json")
+    table = [line for line in learned_order.markdown(measured["results"], {}).splitlines() if line.startswith("|")]
+    assert "\n".join(table) in page
+    by_row = {row: [one for one in measured["results"] if one["row"] == row] for row in learned_order.ROWS}
+    found = [one for one in by_row["order_noise"] if one["tau"] >= 0.98]
+    right = [one for one in by_row["two stages"] if one["tau"] >= 0.98]
+    given = {one["task"]: [] for one in by_row["order given"]}
+    for one in by_row["order given"]:
+        given[one["task"]].append(one["accuracy"])
+    shares = [one["accuracy"] / mean(given[one["task"]]) for one in right]
+    counts = len(by_row["two stages"]), len(found), len(right), f"{min(shares):.2f}", f"{max(shares):.2f}"
+    text = " ".join(page.split())
+    pattern = (
+        r"Of (\d+) runs, (\d+) have a head .* head is right \((\d+) of \d+ runs\) this reaches ([\d.]+) to ([\d.]+) of"
+    )
+    assert re.search(pattern, text).groups() == tuple(map(str, counts))
