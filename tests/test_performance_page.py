@@ -193,9 +193,13 @@ def test_the_page_on_the_learned_order() -> None:
     for one in by_row["order given"]:
         given[one["task"]].append(one["accuracy"])
     shares = [one["accuracy"] / mean(given[one["task"]]) for one in right]
-    counts = len(by_row["two stages"]), len(found), len(right), f"{min(shares):.2f}", f"{max(shares):.2f}"
-    text = " ".join(page.split())
-    pattern = (
-        r"Of (\d+) runs, (\d+) have a head .* head is right \((\d+) of \d+ runs\) this reaches ([\d.]+) to ([\d.]+) of"
+    runs = len(by_row["two stages"])
+    check_numbers(
+        "docs/learned-order.md",
+        [
+            f"Of {runs} runs, {len(found)} have a head that sorts by the key (tau of at least 0.98)",
+            f"({len(right)} of {runs} runs) this reaches {min(shares):.2f} to {max(shares):.2f} of the accuracy",
+            "falling from 0.3 to 0.1 over 70 % of the epochs",
+        ],
     )
-    assert re.search(pattern, text).groups() == tuple(map(str, counts))
+    assert learned_order.NOISE == (0.3, 0.1)
