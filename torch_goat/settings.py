@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
-_NESTED = re.compile(r"""(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){40}""")  # a key of as many parts
+_NESTED = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){40}""")  # a key of as many parts
 _WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 _hints = cache(get_type_hints)  # which parses the annotations in every call
 
