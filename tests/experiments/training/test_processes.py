@@ -73,7 +73,7 @@ def test_two_processes_one_of_which_is_killed_come_to_the_result_of_one(tmp_path
     assert [(lives, epoch) for lives, epoch, *_ in said] == [("2", "4")] * 2
     assert said[0][2] == said[1][2]
     assert {path.name for path in folder.iterdir()} == {
-        ".lock", "config.toml", "metrics.csv", "model.safetensors", "result.json",
+        ".lock", "config.toml", "digests.json", "metrics.csv", "model.safetensors", "result.json",
     }  # fmt: skip
     check_equal(folder, alone)
 

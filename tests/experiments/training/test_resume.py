@@ -7,6 +7,7 @@ import os
 import random
 import signal
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,9 @@ def outcome(folder: Path) -> dict[str, object]:
         elif path.name == "result.json":
             result = json.loads(path.read_text())
             found[name] = [result[key] for key in ("metrics", "best_epoch", "epochs", "stopped")]
+        elif path.name == "digests.json":
+            digests = json.loads(path.read_text()).items()
+            found[name] = {file: sha256((path.parent / file).read_bytes()).hexdigest() == one for file, one in digests}
         elif path.is_file():
             found[name] = path.read_bytes()
     return found
