@@ -143,6 +143,7 @@ def test_the_page_on_mini_batches() -> None:
 
 def test_the_pages_on_reports_and_tables() -> None:
     report, tables = (read(f"2026-11-15-cpu-1-thread/{name}.json")["rows"][0] for name in ("report", "tables"))
+    large, wide = read("2026-11-18-cpu/tables.json")["rows"]
     slowest = max(report["search, slowest (ms)"], report["head, slowest (ms)"])
     check_numbers(
         "docs/report.md",
@@ -159,8 +160,12 @@ def test_the_pages_on_reports_and_tables() -> None:
         [
             "A million edges between 100,000 nodes with eleven columns",
             f"load in {tables['seconds']:.1f} s on one thread",
+            "5 million edges between 500,000 nodes",
+            f"take {large['seconds']:.0f} s and {large['peak GB of the process']:.1f} GB",
+            f"or {wide['peak GB of the process']:.1f} GB with two edge features",
         ],
     )
+    assert (wide["edges"], wide["nodes"], wide["edge columns"]) == (5_000_000, 500_000, 2)
     assert (tables["edges"], tables["nodes"]) == (1_000_000, 100_000)
 
 

@@ -27,6 +27,11 @@ class SettingsError(ValueError):
     """A setting that is unknown, of a wrong type or invalid."""
 
 
+def printable(text: str) -> str:
+    """Text for a terminal: control characters, also those that reverse the direction of text, become ``\\u001b``."""
+    return re.sub(r"[^\t\n -~\xa0-\u2029\u202f-\u2065\u206a-\U0010ffff]", lambda one: f"\\u{ord(one[0]):04x}", text)
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """``"; did you mean 'heads'?"``, or a list of all known names if none is similar."""
     known = sorted(filter(None, known))

@@ -174,7 +174,7 @@ class PlanLog:
 
     def __call__(self, event: Event) -> None:
         if text := self._text(event):
-            print(f"{self.plan[event.number].folder}: {text}", flush=True)
+            print(settings.printable(f"{self.plan[event.number].folder}: {text}"), flush=True)
 
     def _text(self, event: Event) -> str:
         now = time.monotonic()
@@ -225,7 +225,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with stopping_after(options.seconds):
             ends = run_logged(plan, options)
     except (ValueError, OSError) as error:
-        parser.error(str(error))
+        parser.error(settings.printable(str(error)))
     except KeyboardInterrupt as error:
         print(f"worker: {str(error) or 'stopped.'}", file=sys.stderr)
         return 130

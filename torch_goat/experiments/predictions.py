@@ -1,13 +1,15 @@
 import csv
 import io
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import torch
 
 from torch_goat.data.tables import apply_schema
 from torch_goat.experiments.run import Run
 from torch_goat.settings import SettingsError
+
+FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a formula begins, to some spreadsheet
 
 
 class Predictions(NamedTuple):
@@ -20,14 +22,24 @@ class Predictions(NamedTuple):
     truth: tuple[str | None, ...] | None  # the targets, if the table has them
     notes: tuple[str, ...]  # remarks about the files for the user
 
-    def to_csv(self) -> str:
-        """One line per node: its name, the prediction and the probability of every class."""
+    def to_csv(self, *, safe: bool = False) -> str:
+        """One line per node: its name, the prediction and the probability of every class.
+
+        Args:
+            safe: Whether to put an apostrophe before texts that a spreadsheet would read as formulas.
+        """
+
+        def cell(value: str | float) -> str:
+            if not isinstance(value, str):
+                return f"{value:.7g}"
+            return f"'{value}" if safe and value.startswith(FORMULAS) else value
+
         text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
+        breaks = any("\r" in name for name in (*self.ids, *self.classes))  # which the writer does not quote
+        table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if breaks else csv.QUOTE_MINIMAL)
         table.writerow(["id", "prediction", *(f"probability of {name}" for name in self.classes)])
-        for number, (name, value) in enumerate(zip(self.ids, self.values, strict=True)):
-            shown = value if isinstance(value, str) else f"{value:.7g}"
-            table.writerow([name, shown, *(f"{share:.6f}" for share in self.probabilities[number].tolist())])
+        for name, value, shares in zip(self.ids, self.values, self.probabilities.tolist(), strict=True):
+            table.writerow([cell(name), cell(value), *(f"{share:.6f}" for share in shares)])
         return text.getvalue()
 
 

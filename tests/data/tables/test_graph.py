@@ -1,5 +1,5 @@
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,6 +113,22 @@ def test_edges_with_direction_and_features(tmp_path: Path) -> None:
     both = load_tables(write(tmp_path, nodes, edges, **options)).data
     assert both.edge_index.size(1) == 6
     assert load_tables(write(tmp_path, edges=edges)).data.edge_attr is None
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_features_of_duplicate_edges_are_averaged(tmp_path: Path, directed: bool) -> None:
+    draw = np.random.default_rng(0)
+    rows = [(*map(int, draw.integers(5, size=2)), number) for number in range(60)]  # also loops
+    edges = "source,target,w\n" + "".join(f"{'abcde'[a]},{'abcde'[b]},{w}\n" for a, b, w in rows)
+    data, _, schema, *_ = load_tables(write(tmp_path, edges=edges, edge_features=True, directed=directed))
+    found = defaultdict(list)
+    for source, target, weight in rows:
+        for pair in [(source, target)] if directed else [(source, target), (target, source)]:
+            found[pair].append(weight)
+    assert list(map(tuple, data.edge_index.t().tolist())) == sorted(found)
+    (column,) = schema.edges
+    means = [np.mean(found[pair]) for pair in sorted(found)]
+    np.testing.assert_allclose(data.edge_attr[:, 0] * column.scale + column.mean, means, rtol=1e-5, atol=1e-5)
 
 
 def test_regression_is_standardised_by_its_training_part(tmp_path: Path) -> None:

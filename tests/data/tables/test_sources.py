@@ -1,14 +1,21 @@
 """Files in other encodings, with other separators and of other formats give the same graph."""
 
+import re
 import sys
+from datetime import UTC, date, datetime
+from itertools import cycle, islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import networkx as nx
+import pandas as pd
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from tests.data.tables.files import EDGES, NODES, write
-from torch_goat.data.tables import TableError, Tables, load_tables
+from tests.data.tables.files import EDGES, NODES, with_column, write
+from torch_goat.data.tables import Column, Schema, TableError, Tables, apply_schema, load_tables
 from torch_goat.data.tables.graph import TableGraph
 
 
@@ -151,8 +158,6 @@ def test_defaults_of_graphml(tmp_path: Path, purpose: str) -> None:
 
 def test_parquet_is_the_same_graph(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow", reason="pyarrow (the extra parquet) is not installed")
-    import pandas as pd
-
     plain = load_tables(write(tmp_path))
     for name in ("nodes", "edges"):
         pd.read_csv(tmp_path / f"{name}.csv").to_parquet(tmp_path / f"{name}.parquet")
@@ -168,3 +173,113 @@ def test_without_pyarrow_a_parquet_file_says_what_is_missing(tmp_path: Path, mon
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(TableError, match=r"nodes\.csv is a Parquet file, which needs pyarrow"):
         load_tables(write(tmp_path, b"PAR1rest"))
+
+
+CELLS = {  # of a column: its cells and the type that pandas gives it
+    "truth": (st.sampled_from([True, False, None]), object),
+    "count": (st.one_of(st.none(), st.integers(-3, 3)), "Int64"),
+    "whole": (st.sampled_from([0.0, 1.0, 2.0, None]), "float64"),
+    "number": (st.floats(-1e9, 1e9), "float64"),
+    "short": (st.floats(-100, 100, width=32), "float32"),
+    "day": (st.dates(date(2024, 1, 1), date(2024, 1, 9)), object),
+    "time": (st.datetimes(datetime(2024, 1, 1), datetime(2024, 1, 1, 0, 0, 1)), "datetime64[us]"),
+    "clock": (st.sampled_from([datetime(2024, 1, 1), datetime(2024, 1, 2, 9, 30), None]), "datetime64[us]"),
+    "zone": (st.sampled_from([datetime(2024, month, 1, tzinfo=UTC) for month in (1, 7)]), "datetime64[us, UTC]"),
+    "kind": (st.sampled_from(["a", "b", None]), "category"),
+    "text": (st.sampled_from(["a", "1", "1.0", "007", "true", "NA", "x y", "é", None]), object),
+}
+
+
+@given(drawn=st.data())
+@settings(max_examples=20, deadline=None)
+def test_any_table_is_the_same_graph_as_csv_and_as_parquet(drawn: st.DataObject) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow (the extra parquet) is not installed")
+    chosen = drawn.draw(st.lists(st.sampled_from(sorted(CELLS)), min_size=1, max_size=4, unique=True))
+    nodes = pd.DataFrame({"id": [f"{number:02d}" for number in range(20)]})
+    for name in chosen:
+        cells, kind = CELLS[name]
+        nodes[name] = pd.Series(drawn.draw(st.lists(cells, min_size=20, max_size=20))).astype(kind)
+    nodes["label"] = pd.Series(drawn.draw(st.sampled_from([[True, False], [0, 1], [0.0, 1.0], ["a", "b"]])) * 10)
+    edges = pd.DataFrame({"source": nodes["id"], "target": nodes["id"].shift(-1, fill_value="00"), "w": range(20)})
+    options = {
+        "target": "label",
+        "edge_features": True,
+        "categories": tuple(drawn.draw(st.lists(st.sampled_from(chosen), unique=True))),
+    }
+    found: list = []
+    with TemporaryDirectory() as folder:
+        for kind in ("csv", "parquet"):
+            files = {name: f"{folder}/{name}.{kind}" for name in ("nodes", "edges")}
+            for name, frame in (("nodes", nodes), ("edges", edges)):
+                (frame.to_csv if kind == "csv" else frame.to_parquet)(files[name], index=False)
+            try:
+                found.append(load_tables(Tables(**files, **options)))
+            except TableError as error:
+                found.append(re.sub(r"\S+, line \d+", "", str(error)))
+        if isinstance(found[0], str) or isinstance(found[1], str):
+            assert found[0] == found[1]
+            return
+        assert same(*found)
+        for graph in found:  # each model reads both
+            for file in ("csv", "parquet"):
+                new = apply_schema(graph.schema, f"{folder}/nodes.{file}", f"{folder}/edges.{file}")
+                assert torch.equal(new.data.x, graph.data.x)
+                assert torch.equal(new.data.edge_attr, graph.data.edge_attr)
+                assert [graph.schema.classes.index(name) for name in new.target] == graph.data.y.tolist()
+
+
+@pytest.mark.parametrize(
+    ("trained", "others"),
+    [
+        ("FALSE TRUE", ["false true", "False True", "false TRUE"]),
+        ("1 2", ["1.0 2.0", "1.00 2"]),
+        ("1.50 2.00", ["1.5 2"]),
+        ("2024-01-01 2024-01-02", ["2024-01-01T00:00 2024-01-02T00:00:00.000"]),
+        ("2024-01-01T09:30Z 2024-01-02T09:30Z", ["2024-01-01T09:30:00+00:00 2024-01-02T09:30:00.0+0000"]),
+    ],
+)
+def test_another_spelling_is_the_same_category_and_class(tmp_path: Path, trained: str, others: list[str]) -> None:
+    def cells(text: str) -> str:
+        rows = zip("abcdefghij", text.split() * 5, strict=True)
+        return "id,what,label\n" + "".join(f"{name},{cell},{cell}\n" for name, cell in rows)
+
+    graph = load_tables(write(tmp_path, cells(trained), categories=("what",), task="classification"))
+    assert graph.schema.nodes[0].categories == graph.schema.classes == tuple(trained.split())
+    for text in others:
+        tables = write(tmp_path, cells(text))
+        new = apply_schema(graph.schema, tables.nodes, tables.edges)
+        assert torch.equal(new.data.x, graph.data.x)
+        assert list(new.target) == trained.split() * 5
+        assert new.notes == ()
+
+
+def test_spellings_in_one_column(tmp_path: Path) -> None:
+    def categories(*cells: str) -> tuple[str, ...]:
+        nodes = with_column("what", islice(cycle(cells), 10))
+        return load_tables(write(tmp_path, nodes, categories=("what",))).schema.nodes[-1].categories
+
+    assert categories("true", "TRUE", "False") == ("False", "TRUE")  # one boolean, whoever wrote it
+    assert categories("1.1", "1.10", "1.2") == ("1.1", "1.10", "1.2")  # may be versions
+    assert categories("007", "7", "8") == ("007", "7", "8")
+    assert categories("TRUE", "true", "maybe") == ("TRUE", "maybe", "true")
+
+
+def test_schemas_of_earlier_versions_keep_their_categories(tmp_path: Path) -> None:
+    tables = write(tmp_path, "id,what,label\na,TRUE,x\nb,true,y\nc,True,x\n", "source,target\na,b\n")
+    column = Column("what", "category", categories=("TRUE", "true"))
+    schema = Schema("label", "classification", "id", (column,), "source", "target", classes=("x", "y"))
+    new = apply_schema(schema, tables.nodes, tables.edges)
+    assert new.data.x.tolist()[:2] == [[1, 0], [0, 1]]
+
+
+def test_a_column_of_unseen_categories_is_an_error_at_prediction(tmp_path: Path) -> None:
+    graph = load_tables(write(tmp_path))
+    tables = write(tmp_path, NODES.replace("Ulm", "Rome").replace("Bonn", "Oslo").replace("Kiel", "Nice"))
+    message = (
+        "line 2, column 'town': none of the values, such as 'Rome', 'Oslo', 'Nice', was seen in training, where there "
+        "were 'Bonn'"
+    )
+    with pytest.raises(TableError, match=message):
+        apply_schema(graph.schema, tables.nodes, tables.edges)
+    tables = write(tmp_path, NODES.replace("Ulm", "").replace("Bonn", "").replace("Kiel", ""))  # all missing
+    apply_schema(graph.schema, tables.nodes, tables.edges)

@@ -5,6 +5,7 @@ import io
 import os
 import re
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
@@ -28,7 +29,7 @@ from torch_goat.data.datasets import DataError
 from torch_goat.experiments import RunError
 from torch_goat.experiments.training.processes import processes
 from torch_goat.files import Busy
-from torch_goat.settings import SettingsError
+from torch_goat.settings import SettingsError, printable
 
 EXPECTED = (Busy, DataError, ImportError, RunError)  # errors whose message is enough
 
@@ -43,6 +44,10 @@ class Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt as error:
             raise Stopped(str(error) or "stopped.") from error
+        except Exception as error:
+            if hasattr(error, "format_message"):  # an error of the command line parser, which prints it
+                error.message = printable(error.message)  # type: ignore[attr-defined]
+            raise
 
 
 app = typer.Typer(cls=Commands, add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
@@ -96,6 +101,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
         app(rest, prog_name="goat")
     except Exception as error:
         if "--debug" in given:
+            sys.excepthook = lambda *raised: print(
+                printable("".join(traceback.format_exception(*raised))), end="", file=sys.stderr
+            )
             raise
         _exit(error)
 
@@ -115,5 +123,5 @@ def _exit(error: Exception) -> NoReturn:
     elif not isinstance(error, EXPECTED):
         message = f"{message or type(error).__name__} (--debug shows the traceback)"
     rank = os.environ.get("RANK", "0") if is_torchelastic_launched() else "0"
-    print(f"{'goat' if rank == '0' else f'goat (process {rank})'}: {message}", file=sys.stderr)
+    print(f"{'goat' if rank == '0' else f'goat (process {rank})'}: {printable(message)}", file=sys.stderr)
     sys.exit(code)

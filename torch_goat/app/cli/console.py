@@ -1,23 +1,39 @@
 """Output of commands: results on standard output, progress on standard error."""
 
 from collections.abc import Iterable
+from typing import Any
 
+import typer
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions, JustifyMethod, RenderResult
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType, RenderResult
 from rich.markup import escape
+from rich.segment import Segment
 from rich.table import Table
+from rich.text import Text
 
 from torch_goat.experiments.training.processes import processes
+from torch_goat.settings import printable
 
 WIDE = 100_000  # characters per line where no terminal sets a limit
 GAP = 3  # between two columns of a table
 WORD = 8  # the width to which a text column may be folded
 
 
+class _Escaped(Console):
+    """Escapes control characters in whatever is printed: names in data could contain commands to the terminal."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)  # before a table measures it
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for one in super().render(renderable, options):
+            yield one if one.control else one._replace(text=printable(one.text))
+
+
 def console(*, stderr: bool = False) -> Console:
     """A console that wraps lines on a terminal only; of several processes, only the first prints."""
-    made = Console(stderr=stderr, highlight=False, quiet=not processes().leads)
+    made = _Escaped(stderr=stderr, highlight=False, quiet=not processes().leads)
     if not made.is_terminal:
         made.width = WIDE
     return made
@@ -26,6 +42,11 @@ def console(*, stderr: bool = False) -> Console:
 def say(text: str, *, stderr: bool = False) -> None:
     """Prints a line of plain text."""
     console(stderr=stderr).print(text, markup=False, soft_wrap=True)
+
+
+def write(text: str) -> None:
+    """Prints data in another format, such as CSV."""
+    typer.echo(printable(text), nl=False)
 
 
 class Aligned:

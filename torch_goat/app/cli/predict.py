@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from torch_goat.app.cli.console import say
+from torch_goat.app.cli.console import say, write
 from torch_goat.app.cli.options import Force, check_new
 from torch_goat.data.tables import find_tables
 from torch_goat.experiments import Predictions, Run
@@ -21,6 +21,9 @@ def predict(
         Path | None, typer.Option("-o", "--out", metavar="FILE", help="Output CSV file; by default standard output.")
     ] = None,
     join: Annotated[bool, typer.Option("--join", help="Add the nodes to the training graph.")] = False,
+    safe: Annotated[
+        bool, typer.Option("--safe-csv", help="Put ' before ids and classes that a spreadsheet would read as formulas.")
+    ] = False,
     force: Force = False,
 ) -> None:
     """Predict the target of new nodes or of another graph, with class probabilities.
@@ -32,13 +35,14 @@ def predict(
     found = apply(Run(run), files["nodes"], files["edges"], join=join)
     for note in found.notes:
         say(f"Note: {note}", stderr=True)
+    text = found.to_csv(safe=safe)
     if out is None:
-        _echo(found.to_csv())
+        _echo(text)
     else:
-        write_atomic(out, found.to_csv())
+        write_atomic(out, text)
         say(f"The predictions of {len(found.ids)} nodes are in {out}", stderr=True)
-    if text := _accuracy(found):
-        say(text, stderr=True)
+    if accuracy := _accuracy(found):
+        say(accuracy, stderr=True)
 
 
 def _echo(text: str) -> None:
@@ -50,7 +54,7 @@ def _echo(text: str) -> None:
         raise SettingsError(
             f"the encoding {error.encoding} of the output lacks {letter!r}; write the predictions to a file with --out."
         ) from None
-    typer.echo(text, nl=False)
+    write(text)
 
 
 def _accuracy(found: Predictions) -> str:

@@ -9,7 +9,7 @@ from rich.text import Text as Rich
 
 from torch_goat import settings
 from torch_goat.app.cli import options
-from torch_goat.app.cli.console import Aligned, console, say
+from torch_goat.app.cli.console import Aligned, console, say, write
 from torch_goat.app.cli.progress import PoolProgress
 from torch_goat.experiments import Experiment, PlannedRun, run_plan, write_plan
 from torch_goat.experiments.plan import why_failed
@@ -83,7 +83,7 @@ def reproduce(
     recipe = _with_all_found(begun_recipe(path, folder, search), found or [])
     rows, columns, cells = asked_cells(recipe, only, datasets)
     if show:
-        return typer.echo(recipe.to_toml() if found or search else path.read_text(encoding="utf-8"), nl=False)
+        return write(recipe.to_toml() if found or search else path.read_text(encoding="utf-8"))
     table = TableFolder(recipe, folder, quick=quick, precision=precision, data_dir=data_dir)
     if plan_only is not None:
         if plan_only.exists():
@@ -140,7 +140,7 @@ def _with_all_found(recipe: Recipe, assignments: Iterable[str]) -> Recipe:
 
 def _print(part: ResultTable, format: str, files: Path) -> None:
     if format:
-        return typer.echo(FORMATS[format][1](part), nl=False)
+        return write(FORMATS[format][1](part))
     for grid in filter(None, (main_grid(part), comparison_grid(part))):
         say(grid.title)
         console().print(_rich(grid))

@@ -1,8 +1,8 @@
 import csv
+import io
 import json
 import math
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from torch_goat.app.cli.console import Aligned, console, say
+from torch_goat.app.cli.console import Aligned, console, say, write
 from torch_goat.app.cli.options import check_known
 from torch_goat.experiments import Run, RunError, find_runs
 from torch_goat.experiments.comparison import deciding_metric, rank_key, score
@@ -75,15 +75,17 @@ def runs(
     if sort:
         found.sort(key=lambda row: _sort_key(row, sort))
     if style == "csv":
-        table = csv.writer(sys.stdout, lineterminator="\n")
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
         table.writerow(KEYS)
         table.writerows(asdict(row).values() for row in found)
+        write(text.getvalue())
     elif style == "json":
-        typer.echo(json.dumps([asdict(row) for row in found], indent=1))
+        write(json.dumps([asdict(row) for row in found], indent=1) + "\n")
     elif found:
         _print(found, folder)
     else:
-        typer.echo(f"There are no such runs in {folder}.")
+        say(f"There are no such runs in {folder}.")
 
 
 def _read(run: Run) -> Row:

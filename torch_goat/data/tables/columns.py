@@ -1,12 +1,13 @@
 """Columns of a table as input features of a network."""
 
+import re
 import shlex
-from collections.abc import Collection, Sequence
-from typing import Final
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
-from pandas.api.types import is_bool_dtype, is_numeric_dtype
+from pandas.api.types import is_numeric_dtype
 
 from torch_goat.data.tables.schema import Column
 from torch_goat.data.tables.source import Source, TableError, first_row, shown
@@ -38,8 +39,7 @@ def fit_columns(
             continue
         check_blanks(source, values)
         seen = values[train]
-        known_texts = tuple(sorted(_texts(seen.dropna()).unique()))
-        columns.append(Column(name, "category", categories=known_texts, missing=bool(seen.isna().any())))
+        columns.append(Column(name, "category", categories=distinct_texts(seen), missing=bool(seen.isna().any())))
     if texts:
         values = source.frame[texts[0]]
         raise TableError(
@@ -58,10 +58,18 @@ def encode(source: Source, columns: Sequence[Column], notes: list[str]) -> np.nd
         values = source.frame[column.name]
         missing = values.isna().to_numpy()
         if column.kind == "category":
-            code = pd.Index(column.categories).get_indexer(_texts(values))
+            code = find_texts(values, column.categories)
             rows = np.flatnonzero(code >= 0)
             out[rows, place + code[rows]] = 1
             unknown = (code < 0) & ~missing
+            if unknown.any() and column.categories and not len(rows):
+                some = ", ".join(map(shown, values[unknown].unique()[:3]))
+                raise source.error(
+                    unknown,
+                    values,
+                    f"none of the values, such as {some}, was seen in training, where there were "
+                    f"{', '.join(map(shown, column.categories[:3]))}; correct them, or leave the cells empty.",
+                )
             if unknown.any():
                 row = first_row(unknown)
                 notes.append(
@@ -84,10 +92,7 @@ def encode(source: Source, columns: Sequence[Column], notes: list[str]) -> np.nd
 
 def numbers(source: Source, values: pd.Series) -> np.ndarray:
     """A column as floats ``[n]``, NaN where missing; raises at the first cell that is not a finite number."""
-    if is_numeric_dtype(values) and not is_bool_dtype(values):
-        parsed = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    else:
-        parsed = pd.to_numeric(_texts(values), errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    parsed = floats(values)
     known = values.notna().to_numpy()
     bad = (np.isnan(parsed) & known) | np.isinf(parsed) | (np.abs(parsed) > 1e30)
     if bad.any():
@@ -100,22 +105,77 @@ def numbers(source: Source, values: pd.Series) -> np.ndarray:
 
 def check_blanks(source: Source, values: pd.Series) -> None:
     """Refuses categories that differ only by whitespace, such as ``"yes"`` and ``"yes "``."""
-    texts = _texts(values)
     seen: dict[str, str] = {}
-    for text in texts.dropna().unique():
+    for text in values.dropna().unique():
         other = seen.setdefault(text.strip(), text)
         if other != text:
             raise source.error(
-                texts == text, texts, f"{{cell}} differs from {shown(other)} only by blanks; spell both alike."
+                values == text, values, f"{{cell}} differs from {shown(other)} only by blanks; spell both alike."
             )
 
 
 def is_numeric(values: pd.Series, share: float = 1.0) -> bool:
     """Whether at least this share of the known values are numbers."""
+    known = values.notna()
+    return is_numeric_dtype(values) or not known.any() or bool(np.mean(~np.isnan(floats(values[known]))) >= share)
+
+
+def floats(values: pd.Series) -> np.ndarray:
+    """A column as floats ``[n]``, NaN where it is missing or not a number."""
     if is_numeric_dtype(values):
-        return not is_bool_dtype(values)
-    known = values.dropna()
-    return known.empty or bool(pd.to_numeric(_texts(known), errors="coerce").notna().mean() >= share)
+        return values.to_numpy(dtype=np.float64, na_value=np.nan)
+    texts = pd.Series(values.cat.categories, dtype=object)
+    parsed = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    return np.append(parsed, np.nan)[values.cat.codes]  # the code of a missing value is -1
+
+
+def distinct_texts(values: pd.Series) -> tuple[str, ...]:
+    """The distinct texts of a column in order; of several spellings of a value, the first."""
+    texts = sorted(values.dropna().unique())
+    spell = _spelling(texts)
+    found = {spell(text): text for text in reversed(texts)}
+    return tuple(found[value] for value in sorted(found))
+
+
+def find_texts(values: pd.Series, known: Sequence[str]) -> np.ndarray:
+    """The place of each text of a column in ``known`` ``[n]``, in any spelling; -1 for others and missing values."""
+    spell = _spelling(known)
+    places = {spell(text): place for place, text in enumerate(known)} | {text: n for n, text in enumerate(known)}
+    found = [places.get(text, places.get(spell(text), -1)) for text in values.cat.categories]
+    return np.array([*found, -1])[values.cat.codes]
+
+
+def _spelling(texts: Collection[str]) -> Callable[[str], str]:
+    """One spelling of the same boolean, number or date, which programs write differently, if all texts are such.
+
+    Texts that are the same number stay apart, as ``1.1`` and ``1.10`` may be versions.
+    """
+    for pattern, form in _SPELLINGS.items():
+
+        def spell(text: str, fullmatch: Any = re.compile(pattern).fullmatch, form: Any = form) -> str:
+            found = fullmatch(text)
+            return str(form(*found.groups())) if found else text
+
+        apart = form is not _number or len({*map(spell, texts)}) == len(texts)
+        if texts and apart and all(re.fullmatch(pattern, text) for text in texts):
+            return spell
+    return str
+
+
+def _number(whole: str, fraction: str | None) -> str:
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def _date(day: str, time: str | None, seconds: str | None, fraction: str | None, zone: str | None) -> str:
+    zone = (zone or "").replace("Z", "+0000").replace(":", "")
+    return f"{day} {time or '00:00'}:{seconds or '00'}.{fraction or ''}{zone}"
+
+
+_SPELLINGS: Final[dict[str, Callable[..., str]]] = {
+    "(?i)(true|false)": str.lower,
+    r"([+-]?(?:0|[1-9][0-9]*))(?:\.([0-9]*?)0*)?": _number,
+    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(?::(\d\d)(?:\.(\d*?)0*)?)?(Z|[+-]\d\d:?\d\d)?)?": _date,
+}
 
 
 def _fit_number(name: str, values: np.ndarray) -> Column:
@@ -129,7 +189,3 @@ def _fit_number(name: str, values: np.ndarray) -> Column:
     if scale <= 1e-14 * max(1.0, abs(mean)):
         mean, scale = float(known[0]), 1.0  # a constant, whose mean has a rounding error
     return Column(name, "number", mean=mean, scale=scale, missing=missing)
-
-
-def _texts(values: pd.Series) -> pd.Series:
-    return values.map(str, na_action="ignore").astype(object)

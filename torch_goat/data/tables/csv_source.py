@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pandas as pd
+from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
 from torch_goat.data.tables.columns import MOSTLY, is_numeric
-from torch_goat.data.tables.source import MISSING, Source, TableError, decode
+from torch_goat.data.tables.source import MISSING, Source, TableError, as_texts, decode
 
 SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _THOUSANDS: Final = r"[+-]?[1-9]\d{0,2}(,\d{3})+"
@@ -22,8 +23,8 @@ class CSVSource(Source):
 
     def __init__(self, path: Path, raw: bytes) -> None:
         text, encoding = decode(raw, path)
-        self._text, self._separator = text, _separator(text)
-        self._bytes = text.encode()
+        self._separator = _separator(text)
+        self._bytes = raw if encoding == "utf-8-sig" else text.encode()
         notes = []
         if encoding not in ("utf-8-sig", "utf-16"):
             notes.append(f"{path} is not UTF-8; it was read as {encoding}.")
@@ -34,13 +35,13 @@ class CSVSource(Source):
 
     def read(self, text: Collection[str], names: Collection[str] = ()) -> pd.DataFrame:
         missing = {name: [""] if name in names else list(MISSING) for name in self.columns}
-        sample = self._parse(dtype=str, nrows=_SAMPLE, na_values=missing)
+        sample = self._parse(dtype=object, nrows=_SAMPLE, na_values=missing)
         commas = [name for name in self.columns if name not in names and self._has_decimal_commas(sample[name])]
         if commas:
-            sample = sample.apply(_with_points)
+            sample = pd.DataFrame({name: _with_points(sample[name]) for name in sample})
         numeric = [n for n in self.columns if n not in text and n not in names and is_numeric(sample[n], MOSTLY)]
         frame = self._parse(
-            dtype={name: str for name in self.columns if name not in numeric},
+            dtype={name: object for name in self.columns if name not in numeric},
             na_values=missing,
             decimal="," if commas else ".",
             low_memory=False,
@@ -51,12 +52,15 @@ class CSVSource(Source):
         return frame
 
     def missing_words(self, column: str) -> dict[str, int]:
-        cells = self._parse(dtype=str, na_values=[""], usecols=[column])[column].str.strip()
+        cells = self._parse(dtype=object, na_values=[""], usecols=[column])[column].str.strip()
         return {str(word): int(count) for word, count in cells[cells.isin(MISSING[1:])].value_counts().items()}
 
     def line(self, row: int) -> int:
-        lines = (line for line, _ in _records(self._text, self._separator))
+        lines = (line for line, _ in self._records())
         return next(islice(lines, row + 1, None), row + 2)
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        return _records(self._bytes.decode("utf-8-sig"), self._separator)
 
     def _has_decimal_commas(self, column: pd.Series) -> bool:
         if self._separator == "," or is_numeric(column, MOSTLY) or not is_numeric(_with_points(column), MOSTLY):
@@ -69,7 +73,7 @@ class CSVSource(Source):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("error", pd.errors.ParserWarning)
-                return pd.read_csv(
+                frame = pd.read_csv(
                     io.BytesIO(self._bytes),
                     sep=self._separator,
                     header=0,
@@ -82,9 +86,13 @@ class CSVSource(Source):
                 )
         except (pd.errors.ParserError, pd.errors.EmptyDataError, pd.errors.ParserWarning) as error:
             raise TableError(self._explain(str(error))) from None
+        for name, column in frame.items():
+            if is_bool_dtype(column) or not is_numeric_dtype(column):
+                frame[name] = as_texts(column)
+        return frame
 
     def _explain(self, reason: str) -> str:
-        for line, cells in _records(self._text, self._separator):
+        for line, cells in self._records():
             if len(cells) > len(self.columns):
                 return (
                     f"{self.path}, line {line}: found {len(cells)} cells, but the header has {len(self.columns)} "
@@ -112,7 +120,8 @@ def _separator(text: str) -> str:
 
 def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     """Every non-blank row, the header first, with the line it begins on."""
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    lines = (found[0] for found in re.finditer(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+", text))  # copies no more than a line
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     line = 1
     while True:
         try:
@@ -125,4 +134,4 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _with_points(column: pd.Series) -> pd.Series:
-    return column.str.replace(",", ".", regex=False)
+    return as_texts(column.str.replace(",", ".", regex=False))

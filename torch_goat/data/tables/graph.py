@@ -9,7 +9,7 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
-from torch_goat.data.tables.columns import encode, fit_columns
+from torch_goat.data.tables.columns import encode, find_texts, fit_columns
 from torch_goat.data.tables.labels import TRAIN, guess_task, read_target, split_nodes
 from torch_goat.data.tables.options import Tables
 from torch_goat.data.tables.read import ParsedTables, open_tables, parse, parse_training
@@ -104,7 +104,11 @@ def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None)
     extra = [name for name in of_nodes.columns if name not in used]
     if extra:
         notes.append(f"{of_nodes.path}: the model does not use the columns {', '.join(extra)}.")
-    return NewGraph(data, tuple(of_nodes.frame[schema.id]), of_nodes.frame.get(schema.target), tuple(notes))
+    target = of_nodes.frame.get(schema.target)
+    if target is not None and schema.classes:  # in the spelling of the classes
+        place = find_texts(target, schema.classes)
+        target = target.astype(object).mask(place >= 0, pd.Series([schema.classes[number] for number in place]))
+    return NewGraph(data, tuple(of_nodes.frame[schema.id]), target, tuple(notes))
 
 
 def _fit_features(
@@ -124,26 +128,39 @@ def _fit_features(
 
 def _encode(schema: Schema, parsed: list[ParsedTables], notes: list[str]) -> Data:
     """Features and edges of all tables as one graph; ``notes`` receives the remarks on the last of them."""
-    x, attributes = [], []
-    for one in parsed:
-        remarks = notes if one is parsed[-1] else []
-        x.append(encode(one.nodes, schema.nodes, remarks))
-        attributes.append(encode(one.edges, schema.edges, remarks))
-    num_nodes = sum(len(one.nodes.frame) for one in parsed)
+    remarks: list[list[str]] = [[] for _ in parsed[1:]] + [notes]
+    x = np.concatenate([encode(one.nodes, schema.nodes, told) for one, told in zip(parsed, remarks, strict=True)])
+    num_nodes = len(x)
     edge_index = torch.from_numpy(np.concatenate([one.ends for one in parsed], axis=1).astype(np.int64))
-    edge_attr = torch.from_numpy(np.concatenate(attributes)) if schema.edges else None  # [num_edges, edge_dim]
+    edge_attr = None
+    if schema.edges:
+        attributes = (encode(one.edges, schema.edges, told) for one, told in zip(parsed, remarks, strict=True))
+        edge_attr = torch.from_numpy(np.concatenate(list(attributes)))  # [num_edges, edge_dim]
     if not schema.directed:
         edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1)
-        edge_attr = None if edge_attr is None else edge_attr.repeat(2, 1)
     if edge_attr is None:
         edge_index = coalesce(edge_index, num_nodes=num_nodes)
     else:
-        edge_index, edge_attr = coalesce(edge_index, edge_attr, num_nodes=num_nodes, reduce="mean")
-    features = torch.from_numpy(np.concatenate(x))
+        edge_index, edge_attr = _merge(edge_index, edge_attr, num_nodes)
+    features = torch.from_numpy(x)
     if not schema.nodes:
         degree = torch.bincount(edge_index[1], minlength=num_nodes)
         features = torch.stack([torch.ones(num_nodes), degree.float().log1p()], dim=1)
     return Data(x=features, edge_index=edge_index, edge_attr=edge_attr)
+
+
+def _merge(edge_index: torch.Tensor, rows: torch.Tensor, num_nodes: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The distinct edges and the mean features of each; those of edge i are row i, modulo the number of rows."""
+    number = torch.arange(edge_index.size(1))
+    distinct, first = coalesce(edge_index, number, num_nodes=num_nodes, reduce="min")
+    merged = rows[first % max(1, len(rows))]  # few edges are duplicates, so that only these are averaged
+    again = number[torch.ones_like(number, dtype=torch.bool).index_fill_(0, first, False)]
+    if len(again):
+        keys = (num_nodes * ends[0] + ends[1] for ends in (distinct, edge_index[:, again]))
+        place = torch.searchsorted(*keys)
+        merged.index_add_(0, place, rows[again % len(rows)])
+        merged /= 1 + torch.bincount(place, minlength=len(merged)).unsqueeze(1)
+    return distinct, merged
 
 
 def _count_edges(data: Data, directed: bool) -> int:

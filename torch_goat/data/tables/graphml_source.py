@@ -5,7 +5,7 @@ from xml.parsers import expat
 
 import pandas as pd
 
-from torch_goat.data.tables.source import MISSING, Source, TableError
+from torch_goat.data.tables.source import MISSING, Source, TableError, as_texts
 
 _ENDS = {"node": ("id",), "edge": ("source", "target")}  # required attributes, which become columns
 
@@ -21,13 +21,7 @@ class GraphMLSource(Source):
 
     def read(self, text: Collection[str], names: Collection[str] = ()) -> pd.DataFrame:
         frame = pd.DataFrame(self._rows, columns=list(self.columns), dtype=object)
-        for name in self.columns:
-            column = frame[name].where(~frame[name].isin([""] if name in names else MISSING), None)
-            if name not in text and name not in names:
-                numbers = pd.to_numeric(column, errors="coerce")
-                column = numbers if numbers.notna().equals(column.notna()) else column
-            frame[name] = column
-        return frame
+        return pd.DataFrame({name: as_texts(frame[name], [""] if name in names else MISSING) for name in frame})
 
     def line(self, row: int) -> int:
         return self._lines[row]

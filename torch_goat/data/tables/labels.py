@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from torch_goat.data.tables.columns import check_blanks, is_numeric, numbers
+from torch_goat.data.tables.columns import check_blanks, distinct_texts, find_texts, floats, is_numeric, numbers
 from torch_goat.data.tables.options import Tables, Task
 from torch_goat.data.tables.source import Source, TableError
 
@@ -21,7 +21,7 @@ def guess_task(target: pd.Series) -> Task:
     """Regression for numbers that are fractional or take many values, else classification."""
     if not is_numeric(target):
         return "classification"
-    values = pd.to_numeric(target.dropna()).to_numpy(dtype=np.float64)
+    values = floats(target.dropna())
     whole = bool((values == np.round(values)).all())
     few = len(np.unique(values)) <= min(FEW_CLASSES, max(2, len(values) // 2))
     return "classification" if whole and few else "regression"
@@ -39,15 +39,15 @@ def read_target(tables: Tables, source: Source, task: Task) -> tuple[np.ndarray,
             raise source.error(labelled, values, "all targets are {cell}, so there is nothing to learn.")
         return y, ()
     check_blanks(source, values)
-    known = pd.Series(values.dropna().unique())
-    order = pd.to_numeric(known).argsort() if is_numeric(values) else known.argsort()
-    classes = tuple(str(known[place]) for place in order)
+    classes = distinct_texts(values)
+    if is_numeric(values):
+        classes = tuple(pd.Series(classes).sort_values(key=pd.to_numeric, kind="stable"))
     if len(classes) < 2:
         raise source.error(labelled, values, "all nodes have the class {cell}, so there is nothing to learn.")
     if len(classes) == labelled.sum():
         reason = "every node has a different class; choose another target, or --task regression for numbers."
         raise source.error(labelled, values, reason)
-    return np.maximum(pd.Index(classes).get_indexer(values), 0), classes
+    return np.maximum(find_texts(values, classes), 0), classes
 
 
 def split_nodes(tables: Tables, source: Source, y: np.ndarray, strata: np.ndarray, index: int) -> np.ndarray:
@@ -104,7 +104,7 @@ def _draw(strata: np.ndarray, shares: tuple[float, ...], generator: np.random.Ge
 
 def _split_by_column(tables: Tables, source: Source, labelled: np.ndarray) -> np.ndarray:
     values = source.frame[tables.split_column]
-    words = values.map(lambda text: str(text).strip().lower(), na_action="ignore")
+    words = values.astype(object).map(lambda text: text.strip().lower(), na_action="ignore")
     found = words.map(_WORDS)
     bad = found.isna() & words.notna()
     if bad.any():
@@ -125,7 +125,7 @@ def _split_by_time(tables: Tables, source: Source, labelled: np.ndarray) -> np.n
     if is_numeric(values):
         time = numbers(source, values)
     else:
-        dates = pd.to_datetime(values, errors="coerce", format="ISO8601", utc=True)
+        dates = pd.to_datetime(values.astype(object), errors="coerce", format="ISO8601", utc=True)
         bad = dates.isna() & values.notna()
         if bad.any():
             raise source.error(bad, values, "{cell} is neither a number nor a date such as 2024-05-31.")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from torch_goat.data.tables.source import LARGEST, MISSING, Source, TableError
+from torch_goat.data.tables.source import LARGEST, MISSING, Source, TableError, as_texts
 
 
 class ParquetSource(Source):
@@ -29,6 +29,7 @@ class ParquetSource(Source):
 
     def read(self, text: Collection[str], names: Collection[str] = ()) -> pd.DataFrame:
         import pyarrow
+        from pyarrow import types
 
         try:
             table = self._file.read()
@@ -37,17 +38,24 @@ class ParquetSource(Source):
         series = {}
         for name in self.columns:
             column, kind = table.column(name), table.schema.field(name).type
-            number = pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind)
-            if number and name not in text and name not in names:
-                series[name] = pd.Series(column.to_pandas())
-                continue
             try:
-                cells = pd.Series(column.cast(pyarrow.string()).to_pylist(), dtype=object)
+                if types.is_dictionary(kind):
+                    column = column.cast(kind := kind.value_type)
+                if kind == pyarrow.float32():  # 0.1, which is not the same number in 32 and 64 bits
+                    column = column.cast(pyarrow.string()).cast(pyarrow.float64())
+                if (types.is_integer(kind) or types.is_floating(kind)) and name not in text and name not in names:
+                    series[name] = column.to_pandas()
+                    continue
+                if name not in names and (types.is_floating(kind) or types.is_boolean(kind) or types.is_temporal(kind)):
+                    cells = column.to_pandas()
+                    cells = cells.astype(str).where(cells.notna())  # as in a CSV file
+                else:
+                    cells = column.cast(pyarrow.string()).to_pandas()
             except pyarrow.ArrowException:
                 raise TableError(
                     f"{self.path}, line 1, column {name!r}: values of type {kind} are not supported; drop the column."
                 ) from None
-            series[name] = cells.where(~cells.isin([""] if name in names else MISSING), None)
+            series[name] = as_texts(cells, [""] if name in names else MISSING)
         return pd.DataFrame(series)
 
     def line(self, row: int) -> int:

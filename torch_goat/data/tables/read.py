@@ -113,7 +113,7 @@ def parse(tables: Tables, nodes: Source, edges: Source, digest: str, known: Sequ
     edges.frame = edges.read(text & set(edges.columns), ends)
     _check_ids(nodes, nodes.frame[names["id"]], known)
     ids = pd.Index([*known, *nodes.frame[names["id"]]], dtype=object)
-    numbers = [_resolve(edges, edges.frame[column], ids, nodes, bool(len(known))) for column in ends]
+    numbers = [_resolve(edges, edges.frame.pop(column), ids, nodes, bool(len(known))) for column in ends]
     return ParsedTables(nodes, edges, digest, names, np.stack(numbers))
 
 
@@ -145,7 +145,7 @@ def _check_ids(source: Source, ids: pd.Series, known: Sequence[str]) -> None:
 
 def _resolve(source: Source, ends: pd.Series, ids: pd.Index, nodes: Source, joined: bool) -> np.ndarray:
     """The node numbers of a column of end points ``[num_edges]``."""
-    found = ids.get_indexer(ends.astype(object))
+    found = np.append(ids.get_indexer(ends.cat.categories.astype(object)), -1)[ends.cat.codes]
     unknown = found < 0
     if unknown.any():
         graph = f"{nodes.path} or the training graph" if joined else f"{nodes.path}"

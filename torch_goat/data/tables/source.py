@@ -52,6 +52,16 @@ def shown(cell: object) -> str:
     return repr(text) if len(text) <= _LONG else f"{text[:_LONG]!r}..."
 
 
+def as_texts(cells: "Series", missing: Collection[str] = ()) -> "Series":
+    """A column as categories, whose names are texts; those in ``missing`` are missing values."""
+    import pandas as pd
+
+    codes, found = pd.factorize(cells.to_numpy(dtype=object))
+    column = pd.Categorical.from_codes(codes, pd.Index(list(map(str, found)), dtype=object))
+    column = column.remove_categories([text for text in column.categories if text in missing])
+    return pd.Series(column, cells.index, name=cells.name)
+
+
 class Source(ABC):
     """A table in a file, with remarks about it for the user."""
 
@@ -77,9 +87,9 @@ class Source(ABC):
 
     @abstractmethod
     def read(self, text: Collection[str], names: Collection[str] = ()) -> "DataFrame":
-        """The table: numeric columns as numbers, others (and those in ``text``) as text, with missing values.
+        """The table: numeric columns as numbers, others (and those in ``text``) as categories, whose names are texts.
 
-        Columns in ``names`` are text in which only an empty cell is missing, so that a node may be named ``NA``.
+        In the columns in ``names`` only an empty cell is missing, so that a node may be named ``NA``.
         """
 
     @abstractmethod
@@ -118,7 +128,7 @@ def read_bytes(path: Path) -> bytes:
     if status.st_size > LARGEST:
         raise TableError(f"{path} has {status.st_size >> 20} MiB; the limit is {LARGEST >> 20} MiB.")
     raw = path.read_bytes()
-    if not raw.strip():
+    if not raw or raw.isspace():
         raise TableError(f"{path}, line 1: the file is empty; it must have a header and at least one row.")
     for start, kind, advice in _KINDS:
         if raw.startswith(start):

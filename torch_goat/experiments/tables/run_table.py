@@ -175,13 +175,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:  # also after Ctrl-C
             table.keep()
     except (ValueError, OSError, RunError) as error:
-        parser.error(str(error))
+        parser.error(settings.printable(str(error)))
     except KeyboardInterrupt as error:
         print(f"worker: {str(error) or 'stopped.'}", file=sys.stderr)
         return 130
     _, problems = table.ledger.collect(run for run in table.runs if (run.row, run.column) in cells)
     failures += problems.values()
     for sentence in [*lacking.values(), *failures]:
-        print(f"worker: {sentence}", file=sys.stderr)
-    print(f"The results are in {beside(table.folder, '.jsonl')}; {len(table.missing(cells))} runs are missing.")
+        print(settings.printable(f"worker: {sentence}"), file=sys.stderr)
+    where = settings.printable(str(beside(table.folder, ".jsonl")))
+    print(f"The results are in {where}; {len(table.missing(cells))} runs are missing.")
     return 1 if failures else 0
