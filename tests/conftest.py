@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+import tests.processes  # noqa: F401 (says what new processes import)
 from tests.postgres import database, postgres  # noqa: F401 (fixtures)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; some tests press Ctrl-C
@@ -31,5 +32,4 @@ def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch_goat.experiments import pool
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch_goat.experiments.search.tune"])
     monkeypatch.setattr(pool.multiprocessing, "get_context", lambda kind: context)

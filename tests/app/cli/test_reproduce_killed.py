@@ -1,26 +1,49 @@
+import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from tests.experiments.recipes.recipes import TINY
+import pytest
+
+from tests.experiments.recipes.recipes import TINY, write
+from tests.processes import start
+from torch_goat.files import is_locked, locked
 
 RECIPE = TINY.replace("repetitions = 2", "repetitions = 3").replace("epochs = 3", "epochs = 100\npatience = 0")
 RUNS = 6
+CELLS = ["--only", "gcn,gat", "--datasets", "size"]
+ARGUMENTS = ["reproduce", "tiny.toml", *CELLS, "--jobs", "1", "--device", "cpu", "--format", "csv"]
 
 
-def start(folder: Path) -> subprocess.Popen[str]:
+def goat(folder: Path, arguments: Iterable[str], task: object = None) -> None:
+    """The life of a process with the command, and of its workers, which have everything imported or the given task."""
+    from torch_goat.app.cli import app
+    from torch_goat.experiments import plan, pool
+    from torch_goat.experiments.search import tune
+
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server may ignore it
+    os.setsid()
+    os.chdir(folder)
+    for number, name in enumerate(("out", "err"), start=1):
+        os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
+    if task is None:
+        context = multiprocessing.get_context("fork")
+        pool.multiprocessing.get_context = lambda kind: context
+    else:
+        plan._run = tune._work = task
+    app.run(arguments)
+
+
+def begin(folder: Path) -> BaseProcess:
     folder.mkdir(exist_ok=True)
-    (folder / "tiny.toml").write_text(RECIPE)
-    cells = ["--only", "gcn,gat", "--datasets", "size"]
-    options = ["--jobs", "1", "--device", "cpu", "--format", "csv"]
-    return subprocess.Popen(
-        [sys.executable, "-m", "torch_goat", "reproduce", "tiny.toml", *cells, *options],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
+    write(folder, RECIPE)
+    return start(goat, folder, ARGUMENTS)
 
 
 def results(folder: Path) -> dict[Path, tuple[int, bytes]]:
@@ -29,45 +52,69 @@ def results(folder: Path) -> dict[Path, tuple[int, bytes]]:
     return {file.relative_to(folder): (file.stat().st_mtime_ns, file.read_bytes()) for file in files}
 
 
-def wait_for(process: subprocess.Popen[str], folder: Path, count: int) -> None:
+def wait_for(process: BaseProcess, folder: Path, count: int) -> None:
     """Waits until so many runs are done and the next one is under way."""
     end = time.monotonic() + 900
     while len(results(folder)) < count or len(list(folder.glob("results/tiny/*/*/*/config.toml"))) <= count:
-        assert process.poll() is None, process.communicate()[1]
+        assert process.is_alive(), (folder / "err").read_text()
         assert time.monotonic() < end
         time.sleep(0.01)
-
-
-def finish(folder: Path) -> tuple[str, str]:
-    process = start(folder)
-    out, err = process.communicate(timeout=900)
-    assert process.returncode == 0, err
-    return out, err
 
 
 def test_killed_or_stopped_at_any_moment_it_goes_on_and_loses_nothing(tmp_path: Path) -> None:
     folder, moments = tmp_path / "disturbed", random.Random(4)
     for count, sign in ((1, signal.SIGKILL), (2, signal.SIGINT), (3, signal.SIGKILL)):
-        process = start(folder)
+        process = begin(folder)
         wait_for(process, folder, count)
         time.sleep(moments.uniform(0, 0.1))
-        os.killpg(process.pid, sign)  # as a terminal does, to all processes
-        out, err = process.communicate(timeout=900)
+        os.killpg(process.pid or 0, sign)  # as a terminal does, to all processes
+        process.join()
         if sign == signal.SIGINT:
-            assert process.returncode == 130
-            assert out == ""
+            assert process.exitcode == 130
+            assert (folder / "out").read_text() == ""
+            err = (folder / "err").read_text()
             assert "Traceback" not in err
             assert err.splitlines()[-1].startswith("goat: stopped; ")
             assert "effective-size-100" in (folder / "results/tiny.csv").read_text()
         before = results(folder)
         assert count <= len(before) < RUNS
-    out, err = finish(folder)
+    process = begin(folder)
+    process.join()
+    assert process.exitcode == 0, (folder / "err").read_text()
     after = results(folder)
     assert len(after) == RUNS
     assert {file: after[file] for file in before} == before  # nothing that was done ran again
-    assert err.count(" epochs, ") == RUNS - len(before)  # a line for each run of the last time
+    # A line for each run of the last time.
+    assert (folder / "err").read_text().count(" epochs, ") == RUNS - len(before)
     assert not list(folder.rglob(".*.part"))
-    undisturbed, _ = finish(tmp_path / "undisturbed")
-    assert out == undisturbed
-    whole, expected = (path / "results/tiny.csv" for path in (folder, tmp_path / "undisturbed"))
+    undisturbed = tmp_path / "undisturbed"
+    undisturbed.mkdir()
+    write(undisturbed, RECIPE)
+    command = [sys.executable, "-m", "torch_goat", *ARGUMENTS]
+    out = subprocess.run(command, cwd=undisturbed, capture_output=True, text=True, timeout=900, check=True).stdout
+    assert (folder / "out").read_text() == out
+    whole, expected = (path / "results/tiny.csv" for path in (folder, undisturbed))
     assert whole.read_text() == expected.read_text()
+
+
+def endless(task: object, device: str, report: object) -> bool:
+    """The task of a worker that is in the middle of an epoch or of a compilation."""
+    with locked(Path("busy"), wait=False):
+        for _ in range(10**9):  # some minutes
+            pass
+    return False
+
+
+@pytest.mark.parametrize("command", ["tune betweenness-100 --model gcn --trials 1", "reproduce tiny.toml --jobs 1"])
+def test_without_their_parent_busy_workers_end_within_two_seconds(tmp_path: Path, command: str) -> None:
+    write(tmp_path)
+    process = start(goat, tmp_path, command.split(), endless)
+    while not is_locked(tmp_path / "busy"):
+        assert process.is_alive(), (tmp_path / "err").read_text()
+        time.sleep(0.01)
+    process.kill()
+    end = time.monotonic() + 2
+    while is_locked(tmp_path / "busy"):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    process.join()
