@@ -2,9 +2,10 @@
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -18,6 +19,27 @@ def start(work: Callable[..., object], *arguments: object) -> BaseProcess:
     process = multiprocessing.get_context("forkserver").Process(target=work, args=arguments)
     process.start()
     return process
+
+
+def start_in(folder: Path, work: Callable[..., object], *arguments: object, fork: bool = True) -> BaseProcess:
+    """Starts a process in a folder, with its output in the files ``out`` and ``err`` there.
+
+    It leads a process group, as in a terminal, and exits with what ``work`` returns. With ``fork``, the processes of its
+    pools also have everything imported; otherwise they are whole new interpreters.
+    """
+    return start(_work_in, folder, work, arguments, fork)
+
+
+def _work_in(folder: Path, work: Callable[..., object], arguments: Sequence[object], fork: bool) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server may ignore it
+    os.setsid()
+    os.chdir(folder)
+    for number, name in enumerate(("out", "err"), start=1):
+        os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
+    if fork:
+        context = multiprocessing.get_context("fork")
+        multiprocessing.get_context = lambda kind=None: context
+    sys.exit(work(*arguments))
 
 
 def start_alone(folder: Path, module: str, *arguments: str) -> subprocess.Popen[str]:

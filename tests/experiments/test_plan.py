@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import start, start_alone
+from tests.processes import start, start_in
 from torch_goat import settings
 from torch_goat.experiments import Event, Experiment, PlannedRun, TrainingOptions, finished, plan, train
 from torch_goat.experiments.models import ModelOptions
@@ -35,20 +35,18 @@ def until(condition, seconds: float = 300) -> None:
 
 
 @pytest.mark.usefixtures("quick_processes")
-def test_a_plan_survives_ctrl_c_and_runs_with_the_library_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_plan_survives_ctrl_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short, long = write(tmp_path, {"short": 5, "long": 400})
     arguments = [str(tmp_path / "plan.json"), "--device", "cpu"]
-    process = start_alone(tmp_path, "torch_goat.training.worker", *arguments, "--jobs", "1")
-    assert process.stdout is not None
-    lines = [process.stdout.readline() for _ in range(3)]
-    assert [line.split(": ")[1].split(" ")[0].strip() for line in lines] == ["started", "finished", "started"]
+    process = start_in(tmp_path, plan.main, [*arguments, "--jobs", "1"])
+    until((long.folder / "config.toml").exists)
+    os.kill(process.pid or 0, signal.SIGINT)
+    process.join()
+    assert process.exitcode == 130
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert [line.split(": ")[1].split(" ")[0] for line in lines[:3]] == ["started", "finished", "started"]
     assert "(1 of 2): mse " in lines[1]
-    until(lambda: (long.folder / "config.toml").exists())
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 130, errors
+    errors = (tmp_path / "err").read_text()
     assert errors == "worker: stopped; 1 of 2 runs are done, run the same plan again to continue.\n"
     assert (long.folder / "checkpoint.safetensors").exists()
 

@@ -1,18 +1,18 @@
-import multiprocessing
 import os
 import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
+from tests.app.conftest import Goat
 from tests.experiments.recipes.recipes import TINY, write
-from tests.processes import start
+from tests.processes import start_in
+from torch_goat.app.cli import app
 from torch_goat.files import is_locked, locked
 
 RECIPE = TINY.replace("repetitions = 2", "repetitions = 3").replace("epochs = 3", "epochs = 100\npatience = 0")
@@ -21,29 +21,10 @@ CELLS = ["--only", "gcn,gat", "--datasets", "size"]
 ARGUMENTS = ["reproduce", "tiny.toml", *CELLS, "--jobs", "1", "--device", "cpu", "--format", "csv"]
 
 
-def goat(folder: Path, arguments: Iterable[str], task: object = None) -> None:
-    """The life of a process with the command, and of its workers, which have everything imported or the given task."""
-    from torch_goat.app.cli import app
-    from torch_goat.experiments import plan, pool
-    from torch_goat.experiments.search import tune
-
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server may ignore it
-    os.setsid()
-    os.chdir(folder)
-    for number, name in enumerate(("out", "err"), start=1):
-        os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
-    if task is None:
-        context = multiprocessing.get_context("fork")
-        pool.multiprocessing.get_context = lambda kind: context
-    else:
-        plan._run = tune._work = task
-    app.run(arguments)
-
-
 def begin(folder: Path) -> BaseProcess:
     folder.mkdir(exist_ok=True)
     write(folder, RECIPE)
-    return start(goat, folder, ARGUMENTS)
+    return start_in(folder, app.run, ARGUMENTS)
 
 
 def results(folder: Path) -> dict[Path, tuple[int, bytes]]:
@@ -97,6 +78,30 @@ def test_killed_or_stopped_at_any_moment_it_goes_on_and_loses_nothing(tmp_path: 
     assert whole.read_text() == expected.read_text()
 
 
+def wait_for_end(folder: Path) -> None:
+    """Waits two seconds at most for the process that has locked a folder."""
+    end = time.monotonic() + 2
+    while is_locked(folder):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_a_killed_search_goes_on_where_it_was(tmp_path: Path, goat: Goat, quick_processes: None) -> None:
+    """The worker ends as well, with a checkpoint."""
+    arguments = ["tune", "betweenness-100", "--model", "mlp", "--trials", "2", "--set", "epochs=400"]
+    process = start_in(tmp_path, app.run, [*arguments, "--out", "cut"], fork=False)
+    while not Path("cut/trials/1/0/config.toml").exists():
+        assert process.is_alive(), Path("err").read_text()
+        time.sleep(0.01)
+    process.kill()
+    process.join()
+    wait_for_end(Path("cut/trials/1"))
+    assert Path("cut/trials/1/0/checkpoint.safetensors").exists()
+    for folder in ("cut", "whole"):
+        goat(*arguments, "--out", folder)
+    assert Path("cut/trials.csv").read_text() == Path("whole/trials.csv").read_text()
+
+
 def endless(task: object, device: str, report: object) -> bool:
     """The task of a worker that is in the middle of an epoch or of a compilation."""
     with locked(Path("busy"), wait=False):
@@ -105,16 +110,21 @@ def endless(task: object, device: str, report: object) -> bool:
     return False
 
 
+def run_endless(arguments: list[str]) -> None:
+    from torch_goat.experiments import plan
+    from torch_goat.experiments.search import tune
+
+    plan._run = tune._work = endless
+    app.run(arguments)
+
+
 @pytest.mark.parametrize("command", ["tune betweenness-100 --model gcn --trials 1", "reproduce tiny.toml --jobs 1"])
 def test_without_their_parent_busy_workers_end_within_two_seconds(tmp_path: Path, command: str) -> None:
     write(tmp_path)
-    process = start(goat, tmp_path, command.split(), endless)
+    process = start_in(tmp_path, run_endless, command.split(), fork=False)
     while not is_locked(tmp_path / "busy"):
         assert process.is_alive(), (tmp_path / "err").read_text()
         time.sleep(0.01)
     process.kill()
-    end = time.monotonic() + 2
-    while is_locked(tmp_path / "busy"):
-        assert time.monotonic() < end
-        time.sleep(0.01)
     process.join()
+    wait_for_end(tmp_path / "busy")
