@@ -24,11 +24,8 @@ if not torch.cuda.is_available():
 
         # It replaces the functions of its language in every call of a function: a third of the time. Once for a kernel
         # is enough, if it replaces those that the language itself calls as well.
-        everything, patch = (
-            SimpleNamespace(__globals__={"tl": language, "core": language.core}),
-            interpreter._patch_lang,
-        )
-        interpreter._patch_lang = lambda kernel: patch(everything)
+        patch, both = interpreter._patch_lang, SimpleNamespace(__globals__={"tl": language, "core": language.core})
+        interpreter._patch_lang = lambda kernel: patch(both)
         interpreter.InterpretedFunction.__call__ = lambda self, *args, **kwargs: self.rewrite()(*args, **kwargs)
 
 settings.register_profile("suite", deadline=None, derandomize=True, max_examples=60)

@@ -24,8 +24,8 @@ def start(work: Callable[..., object], *arguments: object) -> BaseProcess:
 def start_in(folder: Path, work: Callable[..., object], *arguments: object, fork: bool = True) -> BaseProcess:
     """Starts a process in a folder, with its output in the files ``out`` and ``err`` there.
 
-    It leads a process group, as in a terminal, and exits with what ``work`` returns. With ``fork``, the processes of its
-    pools also have everything imported; otherwise they are whole new interpreters.
+    It leads a process group, as in a terminal, and exits with what ``work`` returns. The processes of its pools are
+    forked, and then only learn from a signal that it is gone, or whole new interpreters.
     """
     return start(_work_in, folder, work, arguments, fork)
 

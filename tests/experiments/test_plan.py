@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.processes import start, start_in
+from tests.processes import start_in
 from torch_goat import settings
 from torch_goat.experiments import Event, Experiment, PlannedRun, TrainingOptions, finished, plan, train
 from torch_goat.experiments.models import ModelOptions
@@ -62,7 +62,7 @@ def test_a_plan_survives_ctrl_c(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 def test_without_the_plans_process_a_run_ends_with_a_checkpoint(tmp_path: Path) -> None:
     _, run = write(tmp_path, {"short": 1, "endless": 10**7})
-    process = start(plan.main, [str(tmp_path / "plan.json"), "--device", "cpu", "--jobs", "1"])
+    process = start_in(tmp_path, plan.main, [str(tmp_path / "plan.json"), "--device", "cpu", "--jobs", "1"], fork=False)
     until((run.folder / "config.toml").exists)
     process.kill()
     process.join()
