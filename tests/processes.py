@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+from torch_goat.files import locked
+
 BLOCKED = ("typer", "rich", "optuna", "pandas", "numba", "matplotlib", "tensorboard", "sklearn", "networkx")
 IMPORTED = ("pytest", "lightning_fabric", "torch_goat.app.cli.app", "torch_goat.experiments.search.tune")
 multiprocessing.set_forkserver_preload(IMPORTED)
@@ -40,6 +42,14 @@ def _work_in(folder: Path, work: Callable[..., object], arguments: Sequence[obje
         context = multiprocessing.get_context("fork")
         multiprocessing.get_context = lambda kind=None: context
     sys.exit(work(*arguments))
+
+
+def endless(task: object, device: str, report: object) -> bool:
+    """The task of a pool's process that is in the middle of an epoch or of a compilation; imports nothing slow."""
+    with locked(Path("busy"), wait=False):
+        for _ in range(10**9):  # some minutes
+            pass
+    return False
 
 
 def start_alone(folder: Path, module: str, *arguments: str) -> subprocess.Popen[str]:

@@ -11,9 +11,9 @@ import pytest
 
 from tests.app.conftest import Goat
 from tests.experiments.recipes.recipes import TINY, write
-from tests.processes import start_in
+from tests.processes import endless, start_in
 from torch_goat.app.cli import app
-from torch_goat.files import is_locked, locked
+from torch_goat.files import is_locked
 
 RECIPE = TINY.replace("repetitions = 2", "repetitions = 3").replace("epochs = 3", "epochs = 100\npatience = 0")
 RUNS = 6
@@ -100,14 +100,6 @@ def test_a_killed_search_goes_on_where_it_was(tmp_path: Path, goat: Goat, quick_
     for folder in ("cut", "whole"):
         goat(*arguments, "--out", folder)
     assert Path("cut/trials.csv").read_text() == Path("whole/trials.csv").read_text()
-
-
-def endless(task: object, device: str, report: object) -> bool:
-    """The task of a worker that is in the middle of an epoch or of a compilation."""
-    with locked(Path("busy"), wait=False):
-        for _ in range(10**9):  # some minutes
-            pass
-    return False
 
 
 def run_endless(arguments: list[str]) -> None:
