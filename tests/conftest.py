@@ -32,6 +32,11 @@ settings.register_profile("suite", deadline=None, derandomize=True, max_examples
 settings.load_profile("suite")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files that would be last come first, so that no core waits for the other one's last file."""
+    items.sort(key=lambda item: item.path.name not in ("test_page_examples.py", "test_tables.py", "test_wheel.py"))
+
+
 @pytest.fixture(autouse=True)
 def _same_draws_every_time() -> None:
     torch.manual_seed(12345)
