@@ -86,11 +86,11 @@ def test_small_inputs_keep_their_digits(kind: str, scale: float, backend: str) -
     with torch.no_grad():
         rnn.bias_ih.zero_()
         rnn.bias_hh.zero_()
-    z, *others = segments(2, 5, [4, 9])
+    z, *others = segments(2, 5, [1, 4])
     check(rnn, backend, (z * scale, *others), 1e-5, torch.float)
 
 
-@pytest.mark.parametrize("backend", AVAILABLE)
+@pytest.mark.parametrize("backend", COMPILED)  # an interpreter does one thing after the other
 @pytest.mark.parametrize("kind", KINDS)
 def test_results_are_equal_from_run_to_run(kind: str, backend: str) -> None:
     rnn = RaggedRNN(kind, 5, 8, heads=2)
