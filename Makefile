@@ -3,6 +3,7 @@
 # make browser   tests of the report in headless Chromium, which is installed with apt if missing
 # make postgres  tests of the PostgreSQL example and of shared searches; the server is installed with apt if missing
 # make fuzz      ten minutes of random tables, which must be read or rejected with an error message
+# make attack    damaged and hostile run folders, killed trainings and random graphs on all backends; ten minutes at most
 # make docs      the documentation with the API reference, in build/docs
 # make bench     time and memory of the layer, of a training epoch and of the sampler, in build/bench
 # Each target creates .venv on first use.
@@ -12,7 +13,7 @@ BIN := .venv/bin
 PINS := requirements.txt
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint $(PINS)
 
-.PHONY: demo test browser postgres fuzz docs bench lint clean
+.PHONY: demo test browser postgres fuzz attack docs bench lint clean
 .DEFAULT_GOAL := demo
 
 .venv/pip:
@@ -53,6 +54,9 @@ postgres: .venv/test,postgres
 
 fuzz: .venv/test
 	$(BIN)/python -m tests.data.tables.fuzz --minutes 10
+
+attack: .venv/test
+	$(BIN)/python -m tests.attack --seconds 600
 
 # -E reads every page again: otherwise pages of an earlier build would hide errors in changed docstrings.
 docs: .venv/docs

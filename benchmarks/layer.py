@@ -4,7 +4,8 @@
 
 All have 8 heads of width 16 (GOAT: a bidirectional LSTM of width 8 per direction) and the same input: forward and
 backward, scores and sorting included, on one graph repeatedly as in training, and on a new graph in each call. Memory
-is that of a call with a new graph. Writes ``layer.json`` and ``layer.md`` into ``--out``.
+is that of a call with a new graph. Besides the paper's layer, the default one is measured, with and without a gradient
+for the order (``order_noise``). Writes ``layer.json`` and ``layer.md`` into ``--out``.
 """
 
 import argparse
@@ -28,6 +29,7 @@ from torch_goat.nn import GOATConv
 
 HEADS, WIDTH = 8, 16
 NEW_GRAPH = ", new graph each call"
+DEFAULT, NOISE = "GOATConv default", "GOATConv default, order_noise"
 PACKED_STEPS = 2e6  # head-steps above which packed nn.LSTM takes minutes on a CPU and is measured with one head
 PACKED_LONGEST = 5000  # steps above which it is not tried at all
 PADDED_GIGABYTES = 4  # states above which padding is not tried
@@ -59,11 +61,13 @@ def subjects(graph: Graph, device: torch.device) -> dict[str, Callable[[], Modul
                 continue
             build = functools.partial(GOATConv.paper, features, WIDTH, HEADS, backend=backend)
             found[f"GOATConv {backend}"] = found[f"GOATConv {backend}{NEW_GRAPH}"] = build
+    found[DEFAULT] = functools.partial(GOATConv, features, WIDTH, HEADS)
+    found[NOISE] = functools.partial(GOATConv, features, WIDTH, HEADS, order_noise=0.2)
     steps = graph.edge_index.size(1) * HEADS
     if device.type == "cpu" and steps > PACKED_STEPS:
         found["packed nn.LSTM, one head"] = lambda: GOATConv.paper(features, WIDTH, 1, rnn=packed)
-        for name in [name for name in found if name.startswith("GOATConv") and NEW_GRAPH not in name]:
-            backend = name.split()[1]
+        for backend in [name.split()[1] for name in found if name.startswith("GOATConv") and NEW_GRAPH in name]:
+            name = f"GOATConv {backend}"
             found[f"{name}, one head"] = lambda backend=backend: GOATConv.paper(features, WIDTH, 1, backend=backend)
     elif graph.largest_degree > PACKED_LONGEST:
         found["packed nn.LSTM"] = f"a sequence of {graph.largest_degree + 1} steps takes minutes"
@@ -107,7 +111,10 @@ def measure(graph: Graph, device: torch.device) -> list[dict]:
             row["mb"] = megabytes(step(layer, x, edge_index, new_graph=True), device)
             bar.write(f"{graph.name}, {name}: {row['ms']:.2f} ms")
         rows.append(row)
-    base = {row["layer"]: row for row in rows}["GATConv"]
+    by_name = {row["layer"]: row for row in rows}
+    base = by_name["GATConv"]
+    times, memory = (by_name[NOISE][unit] / by_name[DEFAULT][unit] for unit in ("ms", "mb"))
+    by_name[NOISE]["note"] = f"{times:.2f} x the time and {memory:.2f} x the memory of the default"
     for row in rows:
         for unit in ("ms", "mb"):
             row[f"{unit}_ratio"] = row[unit] / base[unit] if row[unit] and base[unit] else None

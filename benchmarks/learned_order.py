@@ -10,8 +10,8 @@ One GOAT layer (16 heads of width 8, no self loops) and a small MLP, on one grap
 - *two stages*: that layer finds the order, then a new one reads it: of the four heads whose order matters most on
   validation nodes, the one with which a short training does best gives the order of all heads (``order_by``).
 
-Accuracies are those of test nodes at the best validation epoch. tau is Kendall's, of the key's order and that of a head:
-the best one, or the one that was chosen. Writes ``learned_order.json`` and ``learned_order.md`` into ``--out``.
+Accuracies are those of test nodes at the best validation epoch. tau is Kendall's, of the key's order and that of a
+head: the best one, or the one that was chosen. Writes ``learned_order.json`` and ``learned_order.md`` into ``--out``.
 """
 
 import argparse

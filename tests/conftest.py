@@ -1,6 +1,8 @@
 import multiprocessing
 import os
 import signal
+from contextlib import suppress
+from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite runs one process per core
 
@@ -8,6 +10,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+import tests.processes  # noqa: F401 (says what new processes import)
 from tests.postgres import database, postgres  # noqa: F401 (fixtures)
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; some tests press Ctrl-C
@@ -15,9 +18,23 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # without a GPU, the Triton kernels run in Python
+    with suppress(ImportError):
+        from triton import language
+        from triton.runtime import interpreter
+
+        # It replaces the functions of its language in every call of a function: a third of the time. Once for a kernel
+        # is enough, if it replaces those that the language itself calls as well.
+        patch, both = interpreter._patch_lang, SimpleNamespace(__globals__={"tl": language, "core": language.core})
+        interpreter._patch_lang = lambda kernel: patch(both)
+        interpreter.InterpretedFunction.__call__ = lambda self, *args, **kwargs: self.rewrite()(*args, **kwargs)
 
 settings.register_profile("suite", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("suite")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Long files that would be last come first, so that no core waits for the other one's last file."""
+    items.sort(key=lambda item: item.path.name not in ("test_page_examples.py", "test_tables.py", "test_wheel.py"))
 
 
 @pytest.fixture(autouse=True)
@@ -31,5 +48,4 @@ def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     from torch_goat.experiments import pool
 
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch_goat.experiments.search.tune"])
     monkeypatch.setattr(pool.multiprocessing, "get_context", lambda kind: context)

@@ -74,7 +74,7 @@ def test_the_commands_and_those_they_print_run(goat: Goat, tmp_path: Path, short
 def test_an_exported_dataset_is_trained_on(goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_GOAT_DATA", str(DATA))
     goat(*EXPORT)
-    follow(goat, goat(*TRAIN_EXPORTED).out, tmp_path / "tables/cora/nodes.csv")
+    assert "goat predict" in goat(*TRAIN_EXPORTED).out  # whose commands are followed above
 
 
 def run_example(capsys: pytest.CaptureFixture[str], epochs: int = 100) -> float:

@@ -7,6 +7,7 @@ from statistics import mean, stdev
 from typing import Any
 
 import batches
+import learned_order
 import numpy as np
 import power_law
 import pytest
@@ -142,6 +143,7 @@ def test_the_page_on_mini_batches() -> None:
 
 def test_the_pages_on_reports_and_tables() -> None:
     report, tables = (read(f"2026-11-15-cpu-1-thread/{name}.json")["rows"][0] for name in ("report", "tables"))
+    large, wide = read("2026-11-18-cpu/tables.json")["rows"]
     slowest = max(report["search, slowest (ms)"], report["head, slowest (ms)"])
     check_numbers(
         "docs/report.md",
@@ -158,8 +160,12 @@ def test_the_pages_on_reports_and_tables() -> None:
         [
             "A million edges between 100,000 nodes with eleven columns",
             f"load in {tables['seconds']:.1f} s on one thread",
+            "5 million edges between 500,000 nodes",
+            f"take {large['seconds']:.0f} s and {large['peak GB of the process']:.1f} GB",
+            f"or {wide['peak GB of the process']:.1f} GB with two edge features",
         ],
     )
+    assert (wide["edges"], wide["nodes"], wide["edge columns"]) == (5_000_000, 500_000, 2)
     assert (tables["edges"], tables["nodes"]) == (1_000_000, 100_000)
 
 
@@ -178,3 +184,27 @@ def test_power_law_graphs_have_their_edges_and_hubs(tmp_path: Path) -> None:
 def test_the_share_of_time_that_intervals_cover() -> None:
     assert batches.covered([(0, 1), (3, 4)]) == 0.5
     assert batches.covered([(2, 3), (0, 2), (1, 2)]) == 1.0
+
+
+def test_the_page_on_the_learned_order() -> None:
+    page = (ROOT / "docs/learned-order.md").read_text(encoding="utf-8")
+    measured = read("2026-11-18-h200/learned_order.json")
+    table = [line for line in learned_order.markdown(measured["results"], {}).splitlines() if line.startswith("|")]
+    assert "\n".join(table) in page
+    by_row = {row: [one for one in measured["results"] if one["row"] == row] for row in learned_order.ROWS}
+    found = [one for one in by_row["order_noise"] if one["tau"] >= 0.98]
+    right = [one for one in by_row["two stages"] if one["tau"] >= 0.98]
+    given = {one["task"]: [] for one in by_row["order given"]}
+    for one in by_row["order given"]:
+        given[one["task"]].append(one["accuracy"])
+    shares = [one["accuracy"] / mean(given[one["task"]]) for one in right]
+    runs = len(by_row["two stages"])
+    check_numbers(
+        "docs/learned-order.md",
+        [
+            f"Of {runs} runs, {len(found)} have a head that sorts by the key (tau of at least 0.98)",
+            f"({len(right)} of {runs} runs) this reaches {min(shares):.2f} to {max(shares):.2f} of the accuracy",
+            "falling from 0.3 to 0.1 over 70 % of the epochs",
+        ],
+    )
+    assert learned_order.NOISE == (0.3, 0.1)

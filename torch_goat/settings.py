@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
+_NESTED = re.compile(r"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){40}""")  # a key of as many parts
 _WANTED = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
 _hints = cache(get_type_hints)  # which parses the annotations in every call
 
@@ -49,8 +50,11 @@ def check_known(what: str, name: str, known: Collection[str]) -> None:
 def read(kind: type[T], path: str | Path) -> T:
     """Reads a dataclass from a TOML file."""
     try:
-        table = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        text = Path(path).read_text(encoding="utf-8")
+        if _NESTED.search(text):  # takes quadratic time to parse
+            raise RecursionError("a key has too many parts")
+        table = tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise SettingsError(f"{path}: not a TOML file: {error}.") from None
     return parse(kind, table, str(path))
 

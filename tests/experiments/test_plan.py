@@ -2,17 +2,16 @@ import json
 import multiprocessing
 import os
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 import pytest
 
-from tests import alone
+from tests.processes import start_in
 from torch_goat import settings
 from torch_goat.experiments import Event, Experiment, PlannedRun, TrainingOptions, finished, plan, train
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.files import locked
+from torch_goat.files import is_locked
 
 
 def planned(folder: Path, epochs: int = 3, **changes) -> PlannedRun:
@@ -27,55 +26,48 @@ def write(folder: Path, epochs: dict[str, int]) -> list[PlannedRun]:
     return runs
 
 
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """The worker, in an environment where only the library's own needs can be imported."""
-    return alone.start(folder, "torch_goat.training.worker", str(folder / "plan.json"), "--device", "cpu", *arguments)
-
-
-def until(condition) -> None:
+def until(condition, seconds: float = 300) -> None:
     """Waits for something that another process does."""
-    end = time.monotonic() + 300
+    end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.02)
 
 
-def test_a_plan_survives_ctrl_c_and_runs_with_the_library_alone(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("quick_processes")
+def test_a_plan_survives_ctrl_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     short, long = write(tmp_path, {"short": 5, "long": 400})
-    process = start(tmp_path, "--jobs", "1")
-    assert process.stdout is not None
-    lines = [process.stdout.readline() for _ in range(3)]
-    assert [line.split(": ")[1].split(" ")[0].strip() for line in lines] == ["started", "finished", "started"]
+    arguments = [str(tmp_path / "plan.json"), "--device", "cpu"]
+    process = start_in(tmp_path, plan.main, [*arguments, "--jobs", "1"])
+    until((long.folder / "config.toml").exists)
+    os.kill(process.pid or 0, signal.SIGINT)
+    process.join()
+    assert process.exitcode == 130
+    lines = (tmp_path / "out").read_text().splitlines()
+    assert [line.split(": ")[1].split(" ")[0] for line in lines[:3]] == ["started", "finished", "started"]
     assert "(1 of 2): mse " in lines[1]
-    until(lambda: (long.folder / "config.toml").exists())
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=300)
-    assert process.returncode == 130, errors
+    errors = (tmp_path / "err").read_text()
     assert errors == "worker: stopped; 1 of 2 runs are done, run the same plan again to continue.\n"
     assert (long.folder / "checkpoint.safetensors").exists()
 
-    process = start(tmp_path, "--jobs", "2")
-    output, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
-    assert errors == ""
-    assert f"{short.folder}: skipped (1 of 2): mse" in output
-    assert f"{long.folder}: finished (2 of 2): mse" in output
+    assert plan.main([*arguments, "--jobs", "2"]) == 0
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert f"{short.folder}: skipped (1 of 2): mse" in output.out
+    assert f"{long.folder}: finished (2 of 2): mse" in output.out
     result, expected = finished(long.experiment, long.folder), train(long.experiment, tmp_path / "whole", device="cpu")
     assert result is not None
     assert result.metrics == expected.metrics
 
 
-@pytest.mark.usefixtures("quick_processes")
 def test_without_the_plans_process_a_run_ends_with_a_checkpoint(tmp_path: Path) -> None:
-    (run,) = write(tmp_path, {"endless": 10**7})
-    arguments = [str(tmp_path / "plan.json"), "--device", "cpu"]
-    process = multiprocessing.get_context("spawn").Process(target=plan.main, args=(arguments,))
-    process.start()
+    _, run = write(tmp_path, {"short": 1, "endless": 10**7})
+    process = start_in(tmp_path, plan.main, [str(tmp_path / "plan.json"), "--device", "cpu", "--jobs", "1"], fork=False)
     until((run.folder / "config.toml").exists)
     process.kill()
     process.join()
-    with locked(run.folder, wait=True):  # the lock goes with the run's own process
-        assert (run.folder / "checkpoint.safetensors").exists()
+    until(lambda: not is_locked(run.folder), seconds=2)  # the lock goes with the run's own process
+    assert (run.folder / "checkpoint.safetensors").exists()
 
 
 @pytest.mark.usefixtures("quick_processes")

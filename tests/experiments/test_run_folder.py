@@ -1,6 +1,10 @@
 import csv
+import logging
+import os
 import pickle
+import random
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,11 +18,23 @@ from torch_goat.data import datasets
 from torch_goat.data.loader import write_graph
 from torch_goat.data.loader.folder import digest
 from torch_goat.data.tables import TableError, load_tables
-from torch_goat.experiments import Experiment, Run, RunError, TrainingOptions, predict, train
+from torch_goat.experiments import Experiment, Result, Run, RunError, TrainingOptions, predict, train
 from torch_goat.experiments.models import ModelOptions
+from torch_goat.experiments.run import _note_unverified
 from torch_goat.settings import SettingsError
 
 SHORT = TrainingOptions(epochs=3, patience=0)
+RESULT = Result(
+    {split: {"accuracy": 0.5} for split in ("train", "val", "test")}, 1, 3, "epochs", 1.0, 0.1, 1000, "CPU", {}, ""
+).to_json().encode()  # fmt: skip
+READ: dict[str, Callable[[Run], object]] = {
+    "config.toml": lambda run: run.experiment,
+    "schema.json": lambda run: run.schema,
+    "model.safetensors": lambda run: run.network,
+    "metrics.csv": lambda run: run.curves,
+    "result.json": lambda run: run.result,
+    "orderings/epoch-3-layer-1.safetensors": lambda run: list(run.orderings),
+}
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +102,11 @@ def test_regression_and_stored_degrees_come_back(tmp_path: Path, dataset: str, n
         ("config.toml", b'dataset = "nothing"', "damaged .*no dataset 'nothing'"),
         ("result.json", b"{}", "damaged"),
         ("result.json", b"[1]", "damaged"),
+        ("result.json", b"[" * 10_000, "damaged"),
+        ("result.json", RESULT.replace(b'"epochs": 3', b'"epochs": "x3"'), "damaged .*epochs must be a whole number"),
+        ("result.json", RESULT.replace(b'"val": {', b'"wal": {'), "damaged .*no metrics of the validation nodes"),
+        ("config.toml", b"x = " + b"[" * 10_000, "damaged .*not a TOML file"),
+        ("config.toml", b".".join([b"a"] * 100_000) + b" = 1", "damaged .*not a TOML file"),
         ("model.safetensors", b"\x00" * 20, "damaged"),
         ("model.safetensors", pickle.dumps({"weight": 1}), "damaged"),
         ("config.toml", b'dataset = "top2"\n[model]\nname = "gin"', "damaged .*Missing key"),
@@ -95,6 +116,7 @@ def test_a_folder_that_is_not_whole_is_refused(
     run_folder: Path, tmp_path: Path, file: str, content: bytes | None, message: str
 ) -> None:
     folder = shutil.copytree(run_folder, tmp_path / "run")
+    (folder / "digests.json").unlink()  # as in a folder of an earlier version
     (folder / file).unlink()
     if content is not None:
         (folder / file).write_bytes(content)
@@ -103,12 +125,13 @@ def test_a_folder_that_is_not_whole_is_refused(
     assert "\n" not in str(caught.value)
 
 
-def run(folder: Path, model: str = "gcn", **options) -> Path:
+def run(folder: Path, model: str = "gcn", record: tuple[int, ...] = (), **more) -> Path:
     """A short run on the tables that it writes."""
-    tables = write(folder, **options)
+    tables = write(folder, **more)
     tables = replace(tables, digest=load_tables(tables).digest)
-    training = replace(SHORT, learning_rate=0.05)
-    wanted = Experiment("own", "random", model=ModelOptions(name=model, dropout=0.0), training=training, tables=tables)
+    training = replace(SHORT, learning_rate=0.05, record_orderings=record)
+    options = ModelOptions(name=model, dropout=0.0, backend="torch" if model == "goat" else "auto")
+    wanted = Experiment("own", "random", model=options, training=training, tables=tables)
     train(wanted, folder / "run", device="cpu")
     return folder / "run"
 
@@ -177,8 +200,89 @@ def test_named_datasets_have_no_tables_to_predict_on(run_folder: Path) -> None:
 @pytest.mark.parametrize("content", [None, "{", '{"format": 99}', "[]", '{"target": "label"}', "[" * 10_000])
 def test_a_schema_that_is_damaged_is_refused(tmp_path: Path, trained: Path, content: str | None) -> None:
     copy = Path(shutil.copytree(trained, tmp_path / "copy"))
+    (copy / "digests.json").unlink()  # as in a folder of an earlier version
     (copy / "schema.json").unlink()
     if content is not None:
         (copy / "schema.json").write_text(content)
     with pytest.raises(RunError, match="damaged"):
         torch_goat.load(copy)
+
+
+@pytest.fixture(scope="module")
+def ordered(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return run(tmp_path_factory.mktemp("ordered"), "goat", record=(3,))
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_flipped_bit_is_noticed_where_the_file_is_read(ordered: Path, tmp_path: Path, name: str) -> None:
+    draw, folder = random.Random(name), Path(shutil.copytree(ordered, tmp_path / "run"))
+    whole = (folder / name).read_bytes()
+    for _ in range(20):
+        damaged = bytearray(whole)
+        damaged[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
+        (folder / name).write_bytes(damaged)
+        with pytest.raises(RunError, match=rf"damaged \({name}: it differs from digests.json; goat runs --accept"):
+            READ[name](Run(folder))
+    (folder / name).write_bytes(whole)
+    for read in READ.values():
+        assert read(Run(folder)) is not None
+
+
+@pytest.mark.parametrize("content", ["{", "[1]", "{}", "[" * 10_000])
+def test_damaged_digests_are_noticed(ordered: Path, tmp_path: Path, content: str) -> None:
+    folder = Path(shutil.copytree(ordered, tmp_path / "run"))
+    (folder / "digests.json").write_text(content)
+    for read in READ.values():
+        with pytest.raises(RunError, match=r"is damaged \(.*digests\.json"):
+            read(Run(folder))
+
+
+def test_an_edit_is_accepted_on_request(ordered: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(ordered, tmp_path / "run"))
+    config = folder / "config.toml"
+    config.write_text(config.read_text().replace("weight_decay = 0.0005", "weight_decay = 0.1"))
+    with pytest.raises(RunError, match=r"config\.toml"):
+        torch_goat.load(folder)
+    files, changed = Run(folder).accept()
+    assert (sorted(files), changed) == (sorted(READ), ["config.toml"])
+    assert Run(folder).experiment.training.weight_decay == 0.1
+    assert not torch_goat.load(folder).training
+    assert Run(folder).accept() == (files, [])
+    config.write_text("dataset = [")  # never what nobody can read
+    with pytest.raises(RunError, match=r"config\.toml: not a TOML file"):
+        Run(folder).accept()
+
+
+def test_a_run_of_an_earlier_version_is_read_with_one_note(
+    ordered: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _note_unverified.cache_clear()
+    for name in ("first", "second"):
+        folder = Path(shutil.copytree(ordered, tmp_path / name))
+        (folder / "digests.json").unlink()
+        for read in READ.values():
+            assert read(Run(folder)) is not None
+    [(_, level, note)] = caplog.record_tuples
+    assert level == logging.WARNING
+    assert "no digests.json" in note
+    _, changed = Run(folder).accept()
+    assert sorted(changed) == sorted(READ)
+
+
+@pytest.mark.parametrize("name", [*READ, "digests.json"])
+@pytest.mark.parametrize("kind", ["pipe", "folder", "huge", "loop"])
+def test_only_regular_files_of_a_reasonable_size_are_read(ordered: Path, tmp_path: Path, name: str, kind: str) -> None:
+    folder = Path(shutil.copytree(ordered, tmp_path / "run"))
+    path = folder / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "loop":
+        path.symlink_to(path)
+    else:
+        path.touch()
+        os.truncate(path, 1 << 40)
+    with pytest.raises(RunError, match=rf"damaged \({name}: (not a regular file|Is a directory|too large|Too many)"):
+        READ.get(name, READ["config.toml"])(Run(folder))

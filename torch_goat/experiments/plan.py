@@ -20,7 +20,7 @@ from typing import NamedTuple
 from torch_goat import settings
 from torch_goat.experiments import Experiment, Interrupted, RunError, finished, train
 from torch_goat.experiments.pool import Event, Pool, Reporter, devices_of
-from torch_goat.experiments.run import ERROR
+from torch_goat.experiments.run import ERROR, write_error
 from torch_goat.experiments.training.interrupt import stopping_after
 from torch_goat.experiments.training.metrics import show
 from torch_goat.experiments.training.processes import check_device
@@ -162,7 +162,7 @@ def _run(task: tuple[int, PlannedRun, str | None], device: str, report: Reporter
 
 def _explain(folder: Path, text: str) -> None:
     with suppress(OSError):  # the disk may be what failed
-        write_atomic(folder / ERROR, text.strip() + "\n")
+        write_error(folder, text)
 
 
 class PlanLog:

@@ -1,7 +1,12 @@
-"""The process pool that plans, tables and searches share."""
+"""The process pool that plans, tables and searches share.
+
+Importing this module is fast, so that a new process watches its parent before it imports PyTorch.
+"""
 
 import multiprocessing
+import os
 import signal
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -9,14 +14,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-import torch
+from torch_goat.experiments.training.interrupt import Interrupted, handling
 
-from torch_goat.experiments import Epoch, Interrupted, Result, RunError
-from torch_goat.experiments.training.interrupt import handling
+if TYPE_CHECKING:
+    from torch_goat.experiments import Epoch, Result
 
 REPORT_SECONDS: Final = 0.1  # between two epoch events of a process, and between two checks whether it should stop
+ORPHAN_SECONDS: Final = 1.0  # that a process has to write a checkpoint after its parent was killed
 
 
 @dataclass(frozen=True)
@@ -30,8 +36,8 @@ class Event:
     kind: Literal["opened", "skipped", "started", "epoch", "finished", "pruned", "failed"]
     number: int  # of the run in its plan, or of the trial
     job: int = 0  # number of the process
-    epoch: Epoch | None = None
-    result: Result | None = None  # of a run that is finished or skipped
+    epoch: "Epoch | None" = None
+    result: "Result | None" = None  # of a run that is finished or skipped
     value: float | None = None  # of a finished trial
     message: str = ""  # why it failed
     done: int = 0  # number of finished trials of the study, including this one
@@ -45,7 +51,7 @@ class Reporter:
         self.job, self.send, self.stops = job, send, stops
         self._next = 0.0
 
-    def epoch(self, number: int, epoch: Epoch) -> None:
+    def epoch(self, number: int, epoch: "Epoch") -> None:
         """Reports an epoch unless the last report is recent; raises ``KeyboardInterrupt`` to stop the training."""
         if time.monotonic() >= self._next:
             self._next = time.monotonic() + REPORT_SECONDS
@@ -67,7 +73,8 @@ class Pool:
     """Runs tasks in spawned processes, several at a time and one after the other in each.
 
     Every process has its own pipe and nothing is shared, so a killed process does not block the others. Ctrl-C asks all
-    processes to stop after their current epoch with a checkpoint; a second one kills them.
+    processes to stop after their current epoch with a checkpoint; a second one kills them. If the pool's process is
+    killed, they stop in the same way, but after one second at the latest.
 
     Args:
         work: Module-level function that runs a task in a worker process, called with the task, the device and a
@@ -119,12 +126,14 @@ class Pool:
         task = self._waiting.popleft()
         context = multiprocessing.get_context("spawn")
         here, there = context.Pipe()
-        arguments = (there, self.work, task, job, self.devices[job % len(self.devices)], self.threads)
+        arguments = (there, job, self.devices[job % len(self.devices)], self.threads)
         process = context.Process(target=_work, args=arguments, daemon=True)
         with handling(signal.SIG_IGN):
             process.start()
         there.close()
         self._workers[here] = _Worker(job, process, here, task)
+        with suppress(OSError):  # as below
+            here.send((self.work, task))
 
     def _messages(self) -> Iterator[tuple[_Worker, Any]]:
         """Waits until processes have sent something or ended, for which the message is ``None``."""
@@ -144,6 +153,8 @@ class Pool:
             worker.last = message
             self.on_event(message)
         elif isinstance(message, str):
+            from torch_goat.experiments import RunError
+
             raise RunError(message)
         else:  # the task is done; whether another may follow
             worker.task = self._waiting.popleft() if message and self._waiting else None
@@ -171,6 +182,8 @@ class Pool:
 
 def devices_of(device: str) -> list[str]:
     """The devices of a pool's processes: all GPUs for ``"auto"`` and ``"cuda"``, if there are any."""
+    import torch
+
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     return [f"cuda:{number}" for number in range(gpus)] or [device]
 
@@ -181,12 +194,18 @@ def _reason(code: int) -> str:
     return f"was killed by {signal.Signals(-code).name}" + (" (out of memory?)" if code == -signal.SIGKILL else "")
 
 
-def _work(
-    connection: Connection, work: Callable[[Any, str, Reporter], bool], task: Any, job: int, device: str, threads: int
-) -> None:
+def _watch_parent() -> None:
+    """Ends this process, whatever it is doing, some time after its parent."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        time.sleep(ORPHAN_SECONDS)
+        os._exit(1)
+
+
+def _work(connection: Connection, job: int, device: str, threads: int) -> None:
     """Runs in a worker process until there are no more tasks or the pool's process is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the pool's process, which then asks to stop
-    torch.set_num_threads(threads)
+    threading.Thread(target=_watch_parent, daemon=True).start()
 
     def send(message: Event | str) -> None:
         with suppress(OSError):  # the pool's process may be gone
@@ -199,6 +218,11 @@ def _work(
             return True
 
     with suppress(Interrupted, EOFError, OSError):
+        work, task = connection.recv()  # imports what they need
+
+        import torch
+
+        torch.set_num_threads(threads)
         while task is not None:
             try:
                 reusable = work(task, device, Reporter(job, send, stops))

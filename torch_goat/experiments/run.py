@@ -1,11 +1,13 @@
 """Run folders: everything that :func:`~torch_goat.experiments.train` wrote, read back."""
 
 import csv
+import json
+import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
@@ -26,7 +28,7 @@ from torch_goat.experiments import models
 from torch_goat.experiments.training.options import Experiment, difference
 from torch_goat.experiments.training.result import Result
 from torch_goat.experiments.training.task import Task
-from torch_goat.files import is_locked
+from torch_goat.files import digest_of, is_locked, open_regular, replace_file
 from torch_goat.nn.ordering import Ordering
 from torch_goat.settings import check_known, nearest
 
@@ -37,9 +39,14 @@ WEIGHTS: Final = "model.safetensors"  # of the best epoch
 CHECKPOINT: Final = "checkpoint.safetensors"  # while the run is not done
 SCHEMA: Final = "schema.json"  # how the columns of user tables became features
 ORDERINGS: Final = "orderings"  # a folder
+DIGESTS: Final = "digests.json"  # the SHA-256 of each file above but the checkpoint, which has its own
 ERROR: Final = "error.txt"  # why the last attempt failed
-_UNREADABLE: Final = (
-    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, StopIteration, SafetensorError
+_RECORDED: Final = r"epoch-(\d+)-layer-(\d+)\.safetensors"
+_MIB: Final = {CONFIG: 1, RESULT: 1, ERROR: 1, DIGESTS: 16, SCHEMA: 64, CURVES: 256}  # others: 64 GiB
+NAMES: Final = "|".join([*map(re.escape, (*_MIB, WEIGHTS, CHECKPOINT)), _RECORDED])  # a pattern of all of them
+UNREADABLE: Final = (
+    OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, ArithmeticError, StopIteration,
+    SafetensorError, csv.Error,
 )  # fmt: skip
 
 
@@ -53,6 +60,9 @@ class Damaged(RunError):
     def __init__(self, folder: Path, what: str) -> None:
         super().__init__(f"the run folder {folder} is damaged ({what}); train again in another folder.")
         self.folder, self.what = folder, what
+
+    def __reduce__(self) -> tuple[type["Damaged"], tuple[Path, str]]:
+        return Damaged, (self.folder, self.what)
 
 
 class NamedGraph(NamedTuple):
@@ -90,7 +100,7 @@ class Run:
     """A run folder. Each property reads its file on first access; nothing in the folder is executed.
 
     A folder without an experiment and a run that is not done where a finished one is needed raise :class:`RunError`; a
-    file that cannot be read raises :class:`Damaged`.
+    file that cannot be read, or that is not the one that training wrote, raises :class:`Damaged`.
 
     Args:
         folder: A folder that :func:`~torch_goat.experiments.train` has written to.
@@ -98,6 +108,7 @@ class Run:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
+        self._verified: set[str] = set()  # names of files
 
     def __repr__(self) -> str:
         return f"Run({str(self.folder)!r})"
@@ -105,19 +116,19 @@ class Run:
     @property
     def state(self) -> Literal["done", "running", "failed", "stopped"]:
         """Whether the run is done, in progress, or can be resumed after an error or an interruption."""
-        if (self.folder / RESULT).is_file():
+        if self._has(RESULT):
             return "done"
         if is_locked(self.folder):
             return "running"
-        return "failed" if (self.folder / ERROR).is_file() else "stopped"
+        return "failed" if self._has(ERROR) else "stopped"
 
     @property
     def error(self) -> str:
         """Why the last attempt failed, in one line; empty if it did not fail."""
-        if not (self.folder / ERROR).is_file():
+        if not self._has(ERROR):
             return ""
         with self._reading(ERROR) as path:
-            return path.read_text(encoding="utf-8").strip().partition("\n")[0]
+            return path.read_text(encoding="utf-8").strip().partition("\n")[0][:1000]
 
     @cached_property
     def experiment(self) -> Experiment:
@@ -137,7 +148,7 @@ class Run:
     def curves(self) -> dict[str, np.ndarray]:
         """Losses and metrics after each epoch, by column; of an unfinished run up to its last checkpoint."""
         expected = self.result.epochs if self.state == "done" else None
-        if expected is None and not (self.folder / CURVES).is_file():
+        if expected is None and not self._has(CURVES):
             return {}
         with self._reading(CURVES) as path, open(path, newline="", encoding="utf-8") as file:
             table = csv.DictReader(file)
@@ -179,12 +190,18 @@ class Run:
         return network.eval()
 
     @property
+    def checkpoint(self) -> bytes | None:
+        """The checkpoint of a run that is not done, if there is one."""
+        if not self._has(CHECKPOINT):
+            return None
+        with self._reading(CHECKPOINT) as path:
+            return path.read_bytes()
+
+    @property
     def orderings(self) -> Iterator[tuple[int, int, Ordering]]:
         """The recorded orderings, read one at a time: epoch, GOAT layer (from 1) and ordering."""
-        names = (path.stem for path in (self.folder / ORDERINGS).glob("*.safetensors"))
-        found = filter(None, (re.fullmatch(r"epoch-(\d+)-layer-(\d+)", name) for name in names))
-        for epoch, layer in sorted((int(name[1]), int(name[2])) for name in found):
-            with self._reading(ordering_file(self.folder, epoch, layer).relative_to(self.folder)) as path:
+        for epoch, layer in self._recorded():
+            with self._reading(ordering_file(epoch, layer)) as path:
                 ordering = Ordering.load(path)
             yield epoch, layer, ordering
 
@@ -203,8 +220,30 @@ class Run:
             classes = DATASETS[one.dataset].classes
         return NamedGraph(data, tuple(map(str, range(data.num_nodes))), tuple(map(str, range(classes))))
 
+    def accept(self) -> tuple[list[str], list[str]]:
+        """Records new digests after a deliberate edit; returns the names of all files and of those that changed."""
+        self._check_done()
+        try:
+            before = self._digests or {}
+        except Damaged:
+            before = {}
+        names = [name for name in (CONFIG, SCHEMA, WEIGHTS, CURVES, RESULT) if self._has(name)]
+        names += [ordering_file(*one) for one in self._recorded()]
+        self._digests = now = {name: self._digest(name) for name in names}
+        _ = self.experiment, self.result  # not if they cannot be read
+        with usable(self.folder):
+            replace_file(self.folder / DIGESTS, dump_digests(now))
+        return names, sorted(name for name in before.keys() | now if before.get(name) != now.get(name))
+
+    def _has(self, name: str) -> bool:
+        return os.path.lexists(self.folder / name)  # also where it is something that cannot be read
+
+    def _recorded(self) -> list[tuple[int, int]]:
+        found = (re.fullmatch(_RECORDED, path.name) for path in (self.folder / ORDERINGS).glob("*"))
+        return sorted((int(name[1]), int(name[2])) for name in found if name)
+
     def _check_folder(self) -> None:
-        if not (self.folder / CONFIG).is_file():
+        if not self._has(CONFIG):
             raise RunError(f"{self.folder} is not a run folder: it has no {CONFIG}; choose one that goat runs lists.")
 
     def _check_done(self) -> None:
@@ -212,16 +251,41 @@ class Run:
         if self.state != "done":
             raise RunError(f"the run in {self.folder} is not done: it has no {RESULT}; train it to the end first.")
 
+    def _digest(self, name: str) -> str:
+        with self._naming(name):
+            return digest_of(self.folder / name, _most(name))
+
+    @cached_property
+    def _digests(self) -> dict[str, str] | None:
+        """The digests of the files of a finished run; ``None`` if it has none."""
+        if not self._has(DIGESTS):
+            _note_unverified()
+            return None
+        with self._naming(DIGESTS), open_regular(self.folder / DIGESTS, most=_most(DIGESTS)) as file:
+            return dict(json.load(file))
+
     @contextmanager
-    def _reading(self, file: str | Path) -> Iterator[Path]:
-        """Names the file of the run folder in the error if reading it fails."""
-        path = self.folder / file
+    def _reading(self, name: str) -> Iterator[Path]:
+        """Checks that a file is the one that training wrote, and names it in the error if reading it fails."""
+        with self._naming(name):
+            open_regular(self.folder / name, most=_most(name)).close()  # raises for a pipe or an endless file
+            if name not in (*self._verified, ERROR) and self.state == "done" and self._digests is not None:
+                if self._digests.get(name) != self._digest(name):
+                    raise ValueError(f"it differs from {DIGESTS}; goat runs --accept {self.folder} accepts an edit")
+                self._verified.add(name)
+            yield self.folder / name
+
+    @contextmanager
+    def _naming(self, name: str) -> Iterator[None]:
+        path = self.folder / name
         try:
-            yield path
-        except _UNREADABLE as error:
+            yield
+        except Damaged:
+            raise
+        except UNREADABLE as error:
             text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-            reason = " ".join(text.split()).removeprefix(f"{path}: ").rstrip(".") or type(error).__name__
-            raise Damaged(self.folder, f"{file}: {reason}") from error
+            reason = " ".join(text[:300].split()).removeprefix(f"{path}: ").rstrip(".") or type(error).__name__
+            raise Damaged(self.folder, f"{name}: {reason}") from error
 
 
 def find_runs(folder: str | Path) -> Iterator[Run]:
@@ -251,7 +315,9 @@ def finished(experiment: Experiment, folder: str | Path) -> Result | None:
         try:
             there = run.experiment
         except Damaged as error:
-            raise RunError(f"{folder} holds a run of another version; choose another folder ({error.what}).") from None
+            raise RunError(
+                f"{folder} holds a damaged run or one of another version ({error.what}); choose another folder."
+            ) from None
         if there != experiment:
             what = difference(there, experiment)
             raise RunError(f"{folder} holds another experiment ({what}); choose another folder.")
@@ -274,9 +340,33 @@ def usable(folder: Path) -> Iterator[None]:
         raise RunError(f"the run folder {folder} cannot be used: {reason}; make room or choose another.") from error
 
 
-def ordering_file(folder: Path, epoch: int, layer: int) -> Path:
-    """Returns the file of the ordering of a GOAT layer (from 1) after an epoch."""
-    return folder / ORDERINGS / f"epoch-{epoch}-layer-{layer}.safetensors"
+def write_error(folder: Path, text: str) -> None:
+    """Writes why a run failed."""
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / ERROR, text.strip() + "\n")
+
+
+def ordering_file(epoch: int, layer: int) -> str:
+    """Returns the name of the file with the ordering of a GOAT layer (from 1) after an epoch."""
+    return f"{ORDERINGS}/epoch-{epoch}-layer-{layer}.safetensors"
+
+
+def _most(name: str) -> int:
+    """The largest size of a file that is read, in bytes."""
+    return _MIB.get(name, 1 << 16) << 20
+
+
+def dump_digests(digests: Mapping[str, str]) -> str:
+    """The text of ``digests.json``."""
+    return json.dumps(digests, indent=1) + "\n"
+
+
+@cache  # once per process
+def _note_unverified() -> None:
+    logging.getLogger(__name__).warning(
+        f"Note: some runs have no {DIGESTS}, which earlier versions did not write, so damage to their files may go "
+        "unnoticed; goat runs --accept FOLDER records digests."
+    )
 
 
 def _widths(dataset: str, schema: Schema | None, arrays: Data | None) -> tuple[int, int, int]:

@@ -119,7 +119,8 @@ class GOAT(BasicGNN):
                 x, edge_index, edge_attr = self._trim(
                     layer, num_sampled_nodes_per_hop, num_sampled_edges_per_hop, x, edge_index, edge_attr
                 )
-                order_by = None if order_by is None else order_by[: edge_index.size(1)]  # the last hop is cut off
+                # The last hop is cut off.
+                order_by = None if order_by is None else order_by[: edge_index.size(1)]  # type: ignore[union-attr]
             replay = None if orderings is None else orderings[layer]
             x = conv(x, edge_index, edge_attr, ordering=replay, order_by=order_by, return_ordering=return_orderings)
             if return_orderings:

@@ -390,7 +390,7 @@ class GOATConv(MessagePassing):
         if not torch.compiler.is_compiling() and not self._warned:
             self._warned = True
             warnings.warn(
-                "residual=True has no effect in calls with x = (x, None), where targets have no states.", stacklevel=2
+                "residual=True has no effect in calls with x = (x, None): targets have no states.", stacklevel=2
             )
 
     def __repr__(self) -> str:

@@ -169,8 +169,12 @@ class Ordering:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the ordering as safetensors, atomically."""
+        write_atomic(Path(path), self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """The content of the file that :meth:`save` writes."""
         tensors = {name: getattr(self, name).contiguous() for name in _FIELDS}
-        write_atomic(Path(path), save(tensors, metadata={"format": "torch_goat.Ordering"}))
+        return save(tensors, metadata={"format": "torch_goat.Ordering"})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Ordering:

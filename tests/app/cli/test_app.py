@@ -32,7 +32,8 @@ def test_demo_compares_three_models_and_leaves_nothing_behind(goat: Goat, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_backends_are_listed(goat: Goat) -> None:
+def test_version_and_backends(goat: Goat) -> None:
+    assert goat("--version").out == f"torch-goat {torch_goat.__version__}\n"
     ended = goat("backends")
     assert "reference" in ended.out
     assert "torch" in ended.out
@@ -76,8 +77,3 @@ def test_a_file_that_may_not_be_written_is_a_sentence_with_advice(goat: Goat, mo
     monkeypatch.setattr("torch_goat.app.cli.app.torch_goat.backends", refused, raising=False)
     said = goat("backends", code=1).err
     assert said == "goat: out.html: permission denied; change its permissions or choose another place.\n"
-
-
-def test_the_command_runs_as_a_program() -> None:
-    command = [sys.executable, "-m", "torch_goat", "--version"]
-    assert subprocess.check_output(command, text=True, timeout=300) == f"torch-goat {torch_goat.__version__}\n"

@@ -14,8 +14,7 @@ from tests.app.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat.app.cli import app
 from torch_goat.app.cli.console import Aligned, console
-from torch_goat.experiments import Predictions
-from torch_goat.settings import SettingsError
+from torch_goat.experiments import Predictions, RunError
 
 FAST = ["--set", "epochs=2", "--set", "hidden_channels=4", "--device", "cpu"]
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202eevil\u2066\x7f\x08\r"
@@ -75,8 +74,8 @@ def test_a_traceback_has_no_control_characters(
     goat: Goat, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # restored afterwards
-    with pytest.raises(SettingsError) as raised:
-        app.run(["--debug", "train", EVIL, "--target", "label"])
+    with pytest.raises(RunError) as raised:
+        app.run(["--debug", "explain", EVIL, "--node", "a"])
     sys.excepthook(raised.type, raised.value, raised.tb)
     printed = capsys.readouterr().err
     assert "Traceback" in printed

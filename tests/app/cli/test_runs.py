@@ -1,5 +1,6 @@
 import csv
 import json
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,46 @@ def test_numbered_folders_are_in_the_order_of_their_numbers(goat: Goat) -> None:
         Path(f"runs/{number}").mkdir(parents=True)
         Path(f"runs/{number}/config.toml").touch()
     assert list(listed(goat("runs"))) == ["2", "9", "10"]
+
+
+NESTED = {"config.toml": "x = " + "[" * 10_000, "result.json": "[" * 10_000, "digests.json": '{"a":' * 10_000}
+
+
+@pytest.mark.parametrize("name", [*NESTED, "metrics.csv", ".lock", "error.txt"])
+def test_a_hostile_folder_is_one_line_and_the_others_are_listed(goat: Goat, done: dict[str, Result], name: str) -> None:
+    unfinished = name in ("metrics.csv", ".lock", "error.txt")
+    for kind in ("pipe", "huge", "endless", "nested"):
+        folder = Path(shutil.copytree("runs/stopped" if unfinished else "runs/a", f"runs/{kind}"))
+        path = folder / name
+        path.unlink(missing_ok=True)
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "endless":
+            path.symlink_to("/dev/zero")
+        else:
+            path.write_text(NESTED.get(name, "x" * 200_000) if kind == "nested" else "")
+        if kind == "huge":
+            os.truncate(path, 1 << 40)
+    rows = listed(goat("runs"))
+    assert rows["a"][-1] == rows["deep/er/b"][-1] == "done"
+    for kind in ("pipe", "huge", "endless", "nested"):
+        if name == ".lock":  # is not read
+            assert rows[kind][-4:] == ["stopped", "at", "epoch", "2"]
+        elif (name, kind) == ("error.txt", "nested"):
+            assert rows[kind][-2] == "failed:"
+        else:
+            assert rows[kind][:2] == ["damaged:", f"{name}:"]
+
+
+def test_an_edit_is_accepted(goat: Goat, done: dict[str, Result]) -> None:
+    config = Path("runs/a/config.toml")
+    config.write_text(config.read_text().replace("seed = 0", "seed = 9"))
+    assert listed(goat("runs"))["a"][:2] == ["damaged:", "config.toml:"]
+    said = goat("runs", "--accept", "runs/a").out
+    assert said == "Recorded the digests of 4 files in runs/a (changed since the last record: config.toml).\n"
+    assert listed(goat("runs"))["a"][2] == "9"
+    assert "(none had changed)" in goat("runs", "--accept", "runs/a").out
+    assert "is not done" in goat("runs", "--accept", "runs/stopped", code=1).err
 
 
 def test_a_narrow_terminal_reads_once_what_all_have_in_common(

@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -34,6 +35,26 @@ def test_a_run_is_a_folder_with_the_settings_that_were_asked_for(goat: Goat) -> 
     assert (found.training.epochs, found.training.weight_decay) == (5, 0.1)
     assert found.training.precision == "64-true"
     assert found.model.input_channels == starting_point("betweenness-100", "gcn").model.input_channels
+
+
+def test_curves_are_not_written_through_a_link(goat: Goat) -> None:
+    for name in ("run", "outside"):
+        Path(name).mkdir()
+    Path("run/tensorboard").symlink_to(Path("outside").resolve())
+    said = goat("train", *SMALL, "--tensorboard", "--out", "run", code=1).err
+    assert said == "goat: run/tensorboard: tensorboard is a symbolic link, which is not followed here.\n"
+    assert list(Path("outside").iterdir()) == []
+
+
+def test_a_folder_that_is_removed_during_training_is_exit_code_1(goat: Goat, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RunProgress, "__call__", lambda *_: shutil.rmtree("run", ignore_errors=True))
+    ended = goat("train", *SMALL, "--out", "run", code=1)
+    assert (
+        ended.err
+        == "goat: the run folder run cannot be used: no such file or directory; make room or choose another.\n"
+    )
+    assert "The run is in" not in ended.out
+    assert not Path("run").exists()
 
 
 def test_the_same_command_returns_what_is_there_and_another_never_collides(goat: Goat) -> None:

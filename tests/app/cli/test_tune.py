@@ -1,8 +1,3 @@
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -16,7 +11,6 @@ from torch_goat.data.loader import write_graph
 from torch_goat.experiments import Experiment, Result, RunError, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.search import Search, paper_grid
-from torch_goat.files import is_locked
 
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=2", "--set", "hidden_channels=4", "--device", "cpu"]
 
@@ -95,24 +89,3 @@ def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
     found = settings.read(Experiment, Path("grid/best.toml"))
     assert found.model.dropout == ModelOptions().dropout
     assert found.training == TrainingOptions(epochs=2)
-
-
-@pytest.mark.usefixtures("quick_processes")
-def test_a_search_that_is_killed_goes_on_where_it_was(goat: Goat) -> None:
-    """The command is killed; its process notices, keeps what it has and lets go, and the same command goes on."""
-    arguments = ["tune", "betweenness-100", "--model", "mlp", "--trials", "2", "--set", "epochs=400"]
-    command = [sys.executable, "-m", "torch_goat", *arguments, "--out", "cut"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
-    while not Path("cut/trials/0/0/config.toml").exists():
-        assert process.poll() is None
-        time.sleep(0.02)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate()
-    until = time.monotonic() + 300
-    while is_locked(Path("cut/trials/0")):
-        assert time.monotonic() < until
-        time.sleep(0.02)
-    assert Path("cut/trials/0/0/checkpoint.safetensors").exists()
-    for folder in ("cut", "whole"):
-        goat(*arguments, "--out", folder)
-    assert Path("cut/trials.csv").read_text() == Path("whole/trials.csv").read_text()

@@ -15,14 +15,14 @@ def graph(nodes: int = 25, edges: int = 90) -> Data:
     edge_index = torch.randint(nodes, (2, edges))
     edge_index = torch.cat([edge_index, edge_index[:, :30].flip(0), edge_index[:, :4]], dim=1)
     keys = torch.randperm(edge_index.size(1))
-    return Data(x=torch.randn(nodes, 6, dtype=torch.double), edge_index=edge_index, edge_key=keys)
+    return Data(x=torch.randn(nodes, 4, dtype=torch.double), edge_index=edge_index, edge_key=keys)
 
 
 def network(over: Data, **options) -> Network:
     degree = degree_histogram(over.edge_index, over.x.size(0))
     if options.get("num_layers") != 1 or options["name"] == "goat":
         options["hidden_channels"] = 4
-    return Network(ModelOptions(**options), 6, 3, degree=degree).double().eval()
+    return Network(ModelOptions(**options), 4, 3, degree=degree).double().eval()
 
 
 def by_hand(net: Network, over: Data, node: int, sources: tuple[int, ...]) -> Tensor:

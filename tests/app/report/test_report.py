@@ -143,6 +143,7 @@ def test_a_run_with_fixed_orders_is_only_compared(folder: Path, tmp_path: Path) 
     result = json.loads(path.read_text())
     result["metrics"]["val"]["accuracy"] = 1.0
     path.write_text(json.dumps(result))
+    Run(tmp_path / "fixed").accept()
     text = Page(report(tmp_path)).text
     assert "goat, the best model on the validation nodes, classifies" in text
     assert "goat was trained with fixed orders" in text

@@ -1,10 +1,12 @@
 import dataclasses
+import multiprocessing
 import os
 import pickle
 import shutil
-import subprocess
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,11 +14,12 @@ from torch_geometric.data import Data
 
 from tests.data.datasets import tiny
 from tests.data.datasets.test_raw import Trap
+from tests.processes import start_in
 from torch_goat.data.datasets import DATASETS, DataError, load
 from torch_goat.data.datasets.dataset import Real
 from torch_goat.data.datasets.splits import Split, given
 
-ROOT = Path(__file__).parents[3]
+KEYS = ("x", "y", "edge_index", "train_mask", "val_mask", "test_mask")
 WORDS = [[page % 2, min(page, 1), page] for page in range(6)]
 
 
@@ -143,44 +146,38 @@ def test_pickles_are_not_opened_unless_they_are_the_published_ones(tmp_path: Pat
     assert not mark.exists()
 
 
-# In a process of its own, since it forks. One reader is killed while it parses, then four start together; each notes
-# when it parses.
-WORKER = """
-import dataclasses, multiprocessing, os, pathlib, sys, time
-from tests.data.datasets import tiny
-folder, log = map(pathlib.Path, sys.argv[1:])
-fork = multiprocessing.get_context("fork")
+def prepare(folder: Path, log: Path) -> None:
+    """One reader is killed while it parses, then four start together; each notes when it parses."""
+    fork = multiprocessing.get_context("fork")
 
-def load(seconds, start, results):
-    def read(root):
-        with open(log, "a") as lines:
-            lines.write(f"{seconds}\\n")
-        time.sleep(seconds)
-        return dataset.read(root)
-    dataset = tiny.webkb()
-    start.wait()
-    data = dataclasses.replace(dataset, read=read).load("geom-gcn", 3, folder)
-    results.put({key: data[key].tolist() for key in ("x", "y", "edge_index", "train_mask", "val_mask", "test_mask")})
+    def load(seconds: float, start: Any, results: Any) -> None:
+        def read(root: Path) -> object:
+            with open(log, "a") as lines:
+                lines.write(f"{seconds}\n")
+            time.sleep(seconds)
+            return dataset.read(root)
 
-results = fork.Queue()
-killed = fork.Process(target=load, args=(60, fork.Barrier(1), results))
-killed.start()
-while not log.exists():
-    time.sleep(0.01)
-killed.kill()
-killed.join()
-start = fork.Barrier(4)
-together = [fork.Process(target=load, args=(0.3, start, results)) for _ in range(4)]
-for process in together:
-    process.start()
-print(*(results.get(timeout=300) for _ in together), sep="\\n")
-"""
+        dataset = tiny.webkb()
+        start.wait()
+        data = dataclasses.replace(dataset, read=read).load("geom-gcn", 3, folder)
+        results.put({key: data[key].tolist() for key in KEYS})
+
+    results = fork.Queue()
+    killed = fork.Process(target=load, args=(60, fork.Barrier(1), results))
+    killed.start()
+    while not log.exists():
+        time.sleep(0.01)
+    killed.kill()
+    killed.join()
+    start = fork.Barrier(4)
+    together = [fork.Process(target=load, args=(0.3, start, results)) for _ in range(4)]
+    for process in together:
+        process.start()
+    print(*(results.get(timeout=300) for _ in together), sep="\n")
 
 
 def test_processes_that_prepare_the_same_dataset_at_once(folder: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-W", "ignore", "-c", WORKER, str(folder), str(tmp_path / "log")]
-    output = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=300, check=True).stdout
+    start_in(tmp_path, prepare, folder, tmp_path / "log").join()
     data = tiny.webkb().load("geom-gcn", 3, folder)
-    expected = {key: data[key].tolist() for key in ("x", "y", "edge_index", "train_mask", "val_mask", "test_mask")}
-    assert output.splitlines() == [str(expected)] * 4
+    assert (tmp_path / "out").read_text().splitlines() == [str({key: data[key].tolist() for key in KEYS})] * 4
     assert (tmp_path / "log").read_text() == "60\n0.3\n"  # one of the four parsed, the others waited for it

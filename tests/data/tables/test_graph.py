@@ -1,5 +1,5 @@
 import tomllib
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import replace
 from pathlib import Path
 
@@ -150,6 +150,22 @@ def test_keys_of_joined_tables_are_ranked_together(tmp_path: Path) -> None:
     (tmp_path / "links.csv").write_text("source,target\nx,a\n")
     with pytest.raises(TableError, match=r"links\.csv, line 1: there is no column 'time' for the order of neighbours"):
         apply_schema(schema, *files, join=tables)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_features_of_duplicate_edges_are_averaged(tmp_path: Path, directed: bool) -> None:
+    draw = np.random.default_rng(0)
+    rows = [(*map(int, draw.integers(5, size=2)), number) for number in range(60)]  # also loops
+    edges = "source,target,w\n" + "".join(f"{'abcde'[a]},{'abcde'[b]},{w}\n" for a, b, w in rows)
+    data, _, schema, *_ = load_tables(write(tmp_path, edges=edges, edge_features=True, directed=directed))
+    found = defaultdict(list)
+    for source, target, weight in rows:
+        for pair in [(source, target)] if directed else [(source, target), (target, source)]:
+            found[pair].append(weight)
+    assert list(map(tuple, data.edge_index.t().tolist())) == sorted(found)
+    (column,) = schema.edges
+    means = [np.mean(found[pair]) for pair in sorted(found)]
+    np.testing.assert_allclose(data.edge_attr[:, 0] * column.scale + column.mean, means, rtol=1e-5, atol=1e-5)
 
 
 def test_regression_is_standardised_by_its_training_part(tmp_path: Path) -> None:

@@ -1,10 +1,7 @@
 """A search that takes no time, and processes that train its trials."""
 
-import multiprocessing
 import os
 from collections import Counter
-from collections.abc import Callable
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +23,6 @@ def small_search(
     training = TrainingOptions(epochs=epochs, patience=0)
     experiment = Experiment("betweenness-100", "paper", model=model or ModelOptions("gcn"), training=training)
     return Search(experiment, space or SPACE, **{"metric": "mse", **changes})
-
-
-def start(work: Callable[..., None], *arguments: object) -> BaseProcess:
-    """A process that begins with everything imported."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([work.__module__])
-    process = context.Process(target=work, args=arguments)
-    process.start()
-    return process
 
 
 def run_logged(study: Study) -> None:

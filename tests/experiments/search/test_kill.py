@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.experiments.search.cases import events, run_logged, small_search, start, told
+from tests.experiments.search.cases import events, run_logged, small_search, told
+from tests.processes import start
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.search.tune import run_trials
 from torch_goat.experiments.training import train as run_module

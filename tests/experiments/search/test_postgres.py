@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.experiments.search.cases import events, run_logged, small_search, start
+from tests.experiments.search.cases import events, run_logged, small_search
 from tests.postgres import PASSWORD, Postgres, free_port, tell
+from tests.processes import start
 from torch_goat.app.cli.app import EXPECTED
 from torch_goat.experiments import Event, RunError
 from torch_goat.experiments.search.study import Study

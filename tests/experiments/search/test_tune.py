@@ -177,7 +177,7 @@ def test_a_folder_that_cannot_be_used_ends_the_search_not_the_trial(
 
     study = Study(small_search(), tmp_path, "", 1)
     with monkeypatch.context() as patch:
-        patch.setattr(torch_goat.experiments.training.train, "save_weights", full)
+        patch.setattr(torch_goat.experiments.training.train, "pack_weights", full)
         with pytest.raises(RunError, match="no space left"):
             run_trials(study, device="cpu")
     assert study.finished() == []

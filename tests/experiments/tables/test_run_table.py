@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests import alone
 from tests.experiments.recipes.recipes import TINY, write
+from tests.processes import start_alone
 from torch_goat.experiments import Event, Interrupted, PlannedRun, train
 from torch_goat.experiments.recipes import read_recipe
 from torch_goat.experiments.tables import run_table
@@ -19,9 +19,8 @@ CELL = ("--only", "gcn", "--datasets", "size")
 
 def test_a_whole_search_needs_the_library_alone(tmp_path: Path) -> None:
     recipe, out = write(tmp_path, SEARCHED), tmp_path / "results"
-    process = alone.start(
-        tmp_path, "torch_goat.tables.worker", str(recipe), *CELL, "--search", "2", "--out", str(out), "--device", "cpu"
-    )
+    options = ["--search", "2", "--out", str(out), "--device", "cpu", "--jobs", "1"]
+    process = start_alone(tmp_path, "torch_goat.tables.worker", str(recipe), *CELL, *options)
     output, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, "")
     assert output.splitlines()[-1] == f"The results are in {out / 'tiny.jsonl'}; 0 runs are missing."

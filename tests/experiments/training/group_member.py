@@ -1,8 +1,8 @@
 """One of several processes that train together, as ``torchrun`` starts them; one of them may be killed on the way."""
 
-import argparse
 import os
 import signal
+import sys
 from pathlib import Path
 
 import torch
@@ -38,22 +38,18 @@ def kill_in_step(number: int, marker: Path) -> None:
     Loop._step = step  # type: ignore[method-assign]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--kill-in-step", type=int, default=0)
-    options = parser.parse_args()
+def main(folder: Path, kill: int = 0) -> None:
     torch.set_num_threads(1)
     rank = os.environ["RANK"]
-    if options.kill_in_step and rank == "1":
-        kill_in_step(options.kill_in_step, options.folder.parent / "killed")
+    if kill and rank == "1":
+        kill_in_step(kill, folder.parent / "killed")
     seen: list[int] = []
     with tiny_steps():
-        result = train(EXPERIMENT, options.folder, device="cpu", observer=lambda epoch: seen.append(epoch.number))
+        result = train(EXPERIMENT, folder, device="cpu", observer=lambda epoch: seen.append(epoch.number))
     lives = int(os.environ["TORCHELASTIC_RESTART_COUNT"]) + 1
-    said = options.folder.parent / f"process-{rank}.txt"
+    said = folder.parent / f"process-{rank}.txt"
     said.write_text(f"{lives} {seen[0]} {result.metrics['test']['accuracy']!r} {os.environ['GROUP_RANK']}")
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))

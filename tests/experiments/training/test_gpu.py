@@ -8,7 +8,7 @@ import torch
 
 from tests.experiments.models.cases import DETERMINISTIC
 from tests.experiments.training.graphs import tiny
-from torch_goat.experiments import Epoch, Experiment, Interrupted, TrainingOptions, fit, train
+from torch_goat.experiments import Epoch, Experiment, Interrupted, RunError, TrainingOptions, fit, train
 from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.training.epoch_graph import EpochGraph
 from torch_goat.experiments.training.loop import Loop
@@ -139,5 +139,5 @@ def test_a_checkpoint_of_a_cpu_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(Interrupted):
         train(experiment, tmp_path, device="cpu", observer=stop)
-    with pytest.raises(ValueError, match="was written on a CPU"):
+    with pytest.raises(RunError, match="was written on a CPU"):
         train(experiment, tmp_path, device="cuda")

@@ -14,8 +14,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.experiments.training import group_member
 from tests.experiments.training.graphs import tiny, tiny_steps
-from tests.experiments.training.group_member import EXPERIMENT
+from tests.processes import start_in
 from torch_goat.experiments import TrainingOptions, train
 from torch_goat.experiments.training.batches import check_batches
 from torch_goat.experiments.training.processes import Processes, make_fabric, meet, processes
@@ -23,7 +24,6 @@ from torch_goat.experiments.training.task import Task
 from torch_goat.settings import SettingsError
 
 ROOT = Path(__file__).parents[3]
-MEMBER = "tests.experiments.training.group_member"
 SECONDS = 240.0  # far more than it takes
 
 
@@ -32,7 +32,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The run of one process."""
     folder = tmp_path_factory.mktemp("alone")
     with tiny_steps():
-        train(EXPERIMENT, folder, device="cpu")
+        train(group_member.EXPERIMENT, folder, device="cpu")
     return folder
 
 
@@ -50,30 +50,27 @@ def check_equal(folder: Path, alone: Path) -> None:
         torch.testing.assert_close(weights[name], value, rtol=1e-2, atol=1e-3)
 
 
-def command(*options: str, folder: Path, kill: int = 0) -> list[str]:
-    launcher = [sys.executable, "-m", "torch.distributed.run", *options]
-    return [*launcher, "-m", MEMBER, str(folder), *(["--kill-in-step", str(kill)] if kill else [])]
+def launch(folder: Path) -> None:
+    """What ``torchrun --standalone --nproc-per-node=2 --max-restarts=1`` does, with forked processes."""
+    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-
-def environment(**more: str) -> dict[str, str]:
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", **more}
+    where = {"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "run_id": "test"}
+    config = LaunchConfig(1, 1, nproc_per_node=2, max_restarts=1, start_method="fork", **where)
+    elastic_launch(config, group_member.main)(folder, 11)
 
 
 def test_two_processes_one_of_which_is_killed_come_to_the_result_of_one(tmp_path: Path, alone: Path) -> None:
     folder = tmp_path / "run"
-    started = command("--standalone", "--nproc-per-node=2", "--max-restarts=1", folder=folder, kill=11)
-    ended = subprocess.run(
-        started, cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-    assert ended.returncode == 0, ended.stderr
+    process = start_in(tmp_path, launch, folder)
+    process.join(SECONDS)
+    assert process.exitcode == 0, (tmp_path / "err").read_text()
     assert (tmp_path / "killed").exists()
     said = [(tmp_path / f"process-{rank}.txt").read_text().split() for rank in range(2)]
     # In its second life, each went on after the last whole epoch: the eleventh step is in the fourth (of 3 steps).
     assert [(lives, epoch) for lives, epoch, *_ in said] == [("2", "4")] * 2
     assert said[0][2] == said[1][2]
     assert {path.name for path in folder.iterdir()} == {
-        ".lock", "config.toml", "metrics.csv", "model.safetensors", "result.json",
+        ".lock", "config.toml", "digests.json", "metrics.csv", "model.safetensors", "result.json",
     }  # fmt: skip
     check_equal(folder, alone)
 
@@ -118,13 +115,16 @@ def machines() -> Iterator[list[str]]:
 
 
 def test_two_machines(tmp_path: Path, alone: Path, machines: list[str]) -> None:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    variables = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "cable"}
     running = []
     for number, name in enumerate(machines):
-        options = ["--nnodes=2", "--nproc-per-node=1", f"--node-rank={number}", "--master-addr=10.77.0.1"]
+        options = ["--nnodes=2", "--nproc-per-node=1", f"--node-rank={number}"]
+        options += ["--master-addr=10.77.0.1", "--master-port=29511"]
         folder = tmp_path / f"machine-{number}" / "run"  # each has a disk of its own
         folder.parent.mkdir()
-        started = ["ip", "netns", "exec", name, *command(*options, "--master-port=29511", folder=folder)]
-        running.append(subprocess.Popen(started, cwd=ROOT, env=environment(GLOO_SOCKET_IFNAME="cable")))
+        command = [sys.executable, "-m", "torch.distributed.run", *options, "-m", group_member.__name__, str(folder)]
+        running.append(subprocess.Popen(["ip", "netns", "exec", name, *command], cwd=ROOT, env=variables))
     end = time.monotonic() + SECONDS
     codes = [process.wait(timeout=max(1.0, end - time.monotonic())) for process in running]
     assert codes == [0, 0]

@@ -2,17 +2,18 @@
 
 import csv
 import json
-import multiprocessing
 import os
 import random
 import signal
 import time
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.experiments.training.graphs import tiny_steps
+from tests.processes import start
 from torch_goat.experiments import Experiment, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
 
@@ -43,7 +44,7 @@ EXPERIMENTS = {
 }
 
 
-def work(name: str, folder: Path, kill_at: int) -> None:
+def work(name: str, folder: Path, kill_at: int = 0) -> None:
     """The life of a process that is to be killed, from outside or by itself around its n-th finished file."""
     torch.set_num_threads(1)
     replace, count = os.replace, 0
@@ -62,14 +63,6 @@ def work(name: str, folder: Path, kill_at: int) -> None:
         train(EXPERIMENTS[name], folder, device="cpu")
 
 
-def start(name: str, folder: Path, kill_at: int = 0) -> multiprocessing.process.BaseProcess:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.experiments.training.test_resume"])
-    process = context.Process(target=work, args=(name, folder, kill_at))
-    process.start()
-    return process
-
-
 def outcome(folder: Path) -> dict[str, object]:
     """All that a run leaves behind, but for its times."""
     found: dict[str, object] = {}
@@ -81,6 +74,9 @@ def outcome(folder: Path) -> dict[str, object]:
         elif path.name == "result.json":
             result = json.loads(path.read_text())
             found[name] = [result[key] for key in ("metrics", "best_epoch", "epochs", "stopped")]
+        elif path.name == "digests.json":
+            digests = json.loads(path.read_text()).items()
+            found[name] = {file: sha256((path.parent / file).read_bytes()).hexdigest() == one for file, one in digests}
         elif path.is_file():
             found[name] = path.read_bytes()
     return found
@@ -100,7 +96,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str,
 def test_killed_at_random_moments(tmp_path: Path, name: str, undisturbed: dict[str, dict[str, object]]) -> None:
     moments, kills = random.Random(name), 0
     while kills < 8:
-        process = start(name, tmp_path)
+        process = start(work, name, tmp_path)
         while process.is_alive() and not (tmp_path / ".lock").exists():
             time.sleep(0.001)
         process.join(moments.uniform(0, 0.25))
@@ -111,7 +107,7 @@ def test_killed_at_random_moments(tmp_path: Path, name: str, undisturbed: dict[s
         assert process.exitcode == -signal.SIGKILL
         kills += 1
     assert kills > 1
-    process = start(name, tmp_path)
+    process = start(work, name, tmp_path)
     process.join()
     assert process.exitcode == 0
     assert outcome(tmp_path) == undisturbed[name]
@@ -122,12 +118,12 @@ def test_killed_around_every_file(tmp_path: Path, name: str, undisturbed: dict[s
     # Files are written in threes at most, so that every kind of file is once the one that is cut off.
     starts, code = 0, None
     while code != 0:
-        process = start(name, tmp_path, kill_at=1 + starts % 7)
+        process = start(work, name, tmp_path, 1 + starts % 7)
         process.join()
         code, starts = process.exitcode, starts + 1
         assert code in (0, -signal.SIGKILL)
         assert starts < 200
     assert starts > 5
-    process = start(name, tmp_path)  # finds the result and has nothing to do
+    process = start(work, name, tmp_path)  # finds the result and has nothing to do
     process.join()
     assert outcome(tmp_path) == undisturbed[name]

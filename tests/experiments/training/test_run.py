@@ -2,6 +2,7 @@ import csv
 import json
 import math
 import os
+import random
 import resource
 import shutil
 import signal
@@ -17,7 +18,17 @@ from tests.experiments.training.graphs import tiny
 from tests.experiments.training.test_resume import outcome
 from torch_goat import settings
 from torch_goat.data.loader import write_graph
-from torch_goat.experiments import Epoch, Experiment, Interrupted, Result, RunError, TrainingOptions, finished, train
+from torch_goat.experiments import (
+    Epoch,
+    Experiment,
+    Interrupted,
+    Result,
+    Run,
+    RunError,
+    TrainingOptions,
+    finished,
+    train,
+)
 from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.training import train as run_module
 from torch_goat.files import Busy, locked
@@ -62,7 +73,7 @@ def test_a_run_is_a_folder(tmp_path: Path, dataset: str, metric: str) -> None:
     wanted = experiment(dataset=dataset)
     result = train(wanted, folder, device="cpu", observer=seen.append)
     assert {path.name for path in folder.iterdir()} == {
-        ".lock", "config.toml", "metrics.csv", "model.safetensors", "result.json",
+        ".lock", "config.toml", "digests.json", "metrics.csv", "model.safetensors", "result.json",
     }  # fmt: skip
     assert settings.read(Experiment, folder / "config.toml") == wanted
     assert Result.from_json((folder / "result.json").read_text()) == result
@@ -191,6 +202,140 @@ def test_a_stopped_run_is_continued_to_the_same_bits(
     assert seen == list(range(at[-1] + 1, 13))
     train(wanted, tmp_path / "whole", device="cpu")
     assert outcome(folder) == outcome(tmp_path / "whole")
+
+
+def stopped(wanted: Experiment, folder: Path, at: int = 5) -> Path:
+    """The checkpoint of a run that was stopped after an epoch."""
+
+    def press(epoch: Epoch) -> None:
+        if epoch.number == at:
+            raise KeyboardInterrupt
+
+    with pytest.raises(Interrupted):
+        train(wanted, folder, device="cpu", observer=press)
+    return folder / CHECKPOINT
+
+
+def without_digest(content: bytes, old: str = "", new: str = "") -> bytes:
+    """A checkpoint as an earlier version wrote it, with a change in its header."""
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + size])
+    header["__metadata__"] = {"state": header["__metadata__"]["state"].replace("checkpoint.2", "checkpoint.1")}
+    text = json.dumps(header)
+    assert old in text
+    text = text.replace(old, new, 1)
+    return len(text.encode()).to_bytes(8, "little") + text.encode() + content[8 + size :]
+
+
+def test_a_flipped_bit_in_a_checkpoint_is_noticed(tmp_path: Path) -> None:
+    wanted, draw = experiment(), random.Random(0)
+    path = stopped(wanted, tmp_path)
+    whole = path.read_bytes()
+    header = 8 + int.from_bytes(whole[:8], "little")
+    for place in [*range(8), *draw.sample(range(8, header), 20), *draw.sample(range(header, len(whole)), 12)]:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << draw.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(RunError, match=f"^{path} is not a checkpoint that can be resumed .*; delete it to start"):
+            train(wanted, tmp_path, device="cpu")
+    path.write_bytes(whole)
+    assert train(wanted, tmp_path, device="cpu").epochs == 12
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("exp_avg_sq", "exp_avg_sr"),
+        ('"optimizer.0.', '"optimizer.x.'),
+        ('"epochs"', '"epocks"'),
+        ('"best.', '"rest.'),
+        ('best_epoch\\": ', 'best_epoch\\": 9'),
+        ("checkpoint.1", "checkpoint.7"),
+    ],
+)
+def test_a_checkpoint_without_a_digest_is_resumed_or_refused_in_a_sentence(tmp_path: Path, old: str, new: str) -> None:
+    wanted = experiment(GOAT, record_orderings=(0, 12))
+    path = stopped(wanted, tmp_path / "run")
+    whole = path.read_bytes()
+    path.write_bytes(without_digest(whole, old, new))
+    with pytest.raises(RunError, match=f"^{path} is not a checkpoint that can be resumed .*; delete it") as caught:
+        train(wanted, tmp_path / "run", device="cpu")
+    assert "\n" not in str(caught.value)
+    path.write_bytes(without_digest(whole))
+    train(wanted, tmp_path / "run", device="cpu")
+    train(wanted, tmp_path / "whole", device="cpu")
+    assert outcome(tmp_path / "run") == outcome(tmp_path / "whole")
+    assert len(list(Run(tmp_path / "run").orderings)) == 2
+
+
+def test_damage_between_two_attempts_does_not_become_part_of_the_result(tmp_path: Path) -> None:
+    wanted = experiment(GOAT, record_orderings=(0, 12))
+    stopped(wanted, tmp_path)
+    path = tmp_path / "orderings/epoch-0-layer-1.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    (tmp_path / "metrics.csv").write_text("rubbish")  # written again
+    train(wanted, tmp_path, device="cpu")
+    assert len(Run(tmp_path).curves["epoch"]) == 12
+    with pytest.raises(RunError, match=r"orderings/epoch-0-layer-1\.safetensors: it differs from digests\.json"):
+        list(Run(tmp_path).orderings)
+
+
+FILES = ("metrics.csv", "model.safetensors", "result.json", "digests.json", "error.txt", "config.toml", CHECKPOINT)
+
+
+def test_links_in_a_run_folder_are_never_followed(tmp_path: Path) -> None:
+    outside, folder = tmp_path / "outside", tmp_path / "run"
+    outside.mkdir()
+    folder.mkdir()
+    part = ".epoch-0-layer-1.safetensors.abcdefgh.part"
+    for name in (*FILES, part, ".config.toml.abcdefgh.part"):
+        (outside / name).write_text("precious")
+    (outside / "config.toml").write_bytes(CONFIG)
+    kept = {path.name: path.read_bytes() for path in outside.iterdir()}
+    for name in {*FILES} - {"result.json", CHECKPOINT}:  # which would end the run
+        (folder / name).symlink_to(outside / name)
+    (folder / ".config.toml.linked00.part").symlink_to(outside / "config.toml")
+    for name in (".download.part", ".config.toml.part", ".notes.abcdefgh.part", ".config.toml.abcdefgh.part"):
+        (folder / name).write_text("mine")
+
+    train(experiment(), folder, device="cpu")
+    assert {path.name: path.read_bytes() for path in outside.iterdir()} == kept
+    assert not any((folder / name).is_symlink() for name in FILES)
+    left = {path.name for path in folder.glob(".*.part")}  # only what the run itself could have left is removed
+    assert left == {".download.part", ".config.toml.part", ".notes.abcdefgh.part", ".config.toml.linked00.part"}
+
+    (folder / "result.json").unlink()
+    for name, model in ((".lock", None), ("orderings", GOAT), ("ordering-run", GOAT)):
+        there = tmp_path / f"run with {name}"
+        there.mkdir()
+        (there / name).symlink_to(outside / "new" if name == ".lock" else outside)
+        wanted = experiment(model, **{"record_orderings": (0,)} if model else {})
+        if name == "ordering-run":
+            wanted = experiment(model, fixed_ordering=0)
+        with pytest.raises(RunError, match=f"the run folder {there} cannot be used: {name} is a symbolic link"):
+            train(wanted, there, device="cpu")
+        assert {path.name: path.read_bytes() for path in outside.iterdir()} == kept
+
+
+@pytest.mark.parametrize("how", ["removed", "replaced", "emptied"])
+@pytest.mark.parametrize("at", [3, 12])
+def test_a_run_folder_that_vanishes_during_training_is_an_error(tmp_path: Path, how: str, at: int) -> None:
+    folder = tmp_path / "run"
+
+    def remove(epoch: Epoch) -> None:
+        if epoch.number == at:
+            shutil.rmtree(folder)
+            if how != "removed":
+                folder.mkdir()
+            if how == "emptied":
+                (folder / ".lock").touch()
+
+    with pytest.raises(RunError, match=f"the run folder {folder} cannot be used: no such file"):
+        train(experiment(), folder, device="cpu", observer=remove)
+    assert not (folder / "result.json").exists()
+    assert folder.exists() == (how != "removed")
 
 
 def ordering(folder: Path, epoch: int, layer: int = 1) -> Ordering:

@@ -49,11 +49,19 @@ def runs(
     done: Annotated[bool | None, typer.Option("--done/--unfinished", help="Only finished or unfinished runs.")] = None,
     sort: Annotated[str, typer.Option(metavar="COLUMN", help="Best or smallest first: test, val, ...")] = "",
     style: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
+    accept: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Record new digests of this run after you edited its files.")
+    ] = None,
 ) -> None:
     """List the settings, metrics and state of all runs in a folder.
 
     Example: goat runs --dataset cora --done --sort val
     """
+    if accept is not None:
+        files, changed = Run(accept).accept()
+        what = f"changed since the last record: {', '.join(changed)}" if changed else "none had changed"
+        say(f"Recorded the digests of {len(files)} files in {accept} ({what}).")
+        return
     check_known("format", style, ("table", "csv", "json"))
     if sort:
         check_known("column", sort, KEYS)

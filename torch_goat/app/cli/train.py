@@ -21,6 +21,7 @@ from torch_goat.experiments.own_graph import MODELS, compare_models, record_orde
 from torch_goat.experiments.search import fingerprint
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, show
 from torch_goat.experiments.training.processes import processes
+from torch_goat.files import no_link
 from torch_goat.settings import SettingsError
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _run(
         name = f"{experiment.dataset} {experiment.model.name}"
         observers: list[Observer] = [stack.enter_context(RunProgress(name))]
         if tensorboard and processes().leads:
-            observers.append(stack.enter_context(TensorBoard(folder / "tensorboard")))
+            observers.append(stack.enter_context(TensorBoard(no_link(folder / "tensorboard"))))
 
         def observe(epoch: Epoch) -> None:
             for observer in observers:

@@ -14,10 +14,10 @@ from optuna.trial import FrozenTrial, TrialState
 
 from torch_goat import settings
 from torch_goat.experiments import Experiment, RunError
-from torch_goat.experiments.run import ERROR, Run, usable
+from torch_goat.experiments.run import Run, usable, write_error
 from torch_goat.experiments.search.search import Point, Search, at, best_first, decoded, encoded, points, size
 from torch_goat.experiments.search.storage import open_storage
-from torch_goat.files import Busy, locked, write_atomic
+from torch_goat.files import Busy, locked, replace_file
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)  # events report what happens
 
@@ -104,7 +104,7 @@ class Study:
     def explain(self, trial: FrozenTrial, reason: str) -> None:
         """Writes why a trial failed into the folder of its first run."""
         with usable(self.folder):
-            write_atomic(self.folder_of(trial) / str(self.search.indices[0]) / ERROR, reason.strip() + "\n")
+            write_error(self.folder_of(trial) / str(self.search.indices[0]), reason)
 
     def reason(self, trial: FrozenTrial) -> str:
         """Why a trial failed, in one line; empty if its folder is on another machine."""
@@ -165,8 +165,8 @@ class Study:
             if path.exists() and path.read_text(encoding="utf-8") != text:
                 raise RunError(f"{self.folder} holds another search ({SEARCH} differs); choose another folder.")
             if not (self.folder / PLACE).exists():
-                write_atomic(self.folder / PLACE, uuid.uuid4().hex)
-            write_atomic(path, text)
+                replace_file(self.folder / PLACE, uuid.uuid4().hex)
+            replace_file(path, text)
             return (self.folder / PLACE).read_text(encoding="utf-8")
 
 

@@ -24,7 +24,7 @@ from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.training.processes import make_fabric
 from torch_goat.experiments.training.task import task_of
 from torch_goat.experiments.training.train import graph_of
-from torch_goat.files import Busy, write_atomic
+from torch_goat.files import Busy, replace_file
 
 BEST: Final = "best.toml"
 TABLE: Final = "trials.csv"
@@ -201,8 +201,8 @@ def _write(study: Study, best: FrozenTrial) -> None:
         values = [" ".join(map(str, value)) if isinstance(value, tuple) else value for value in point.values()]
         writer.writerow([trial.number, trial.state.name.lower(), trial.value, *values])
     with usable(study.folder):
-        write_atomic(study.folder / BEST, settings.dumps(study.experiment(best)))
-        write_atomic(study.folder / TABLE, text.getvalue())
+        replace_file(study.folder / BEST, settings.dumps(study.experiment(best)))
+        replace_file(study.folder / TABLE, text.getvalue())
 
 
 def _outcome(study: Study) -> SearchOutcome:

@@ -13,6 +13,7 @@ import torch
 import torch_geometric
 
 import torch_goat
+from torch_goat import settings
 from torch_goat.experiments.training.loop import Loop, Stopped
 from torch_goat.experiments.training.processes import fabric_version
 
@@ -75,7 +76,9 @@ class Result:
         table: dict[str, Any] = json.loads(text)
         for values in table["metrics"].values():
             values.update({name: math.nan for name, value in values.items() if value is None})
-        return cls(**table)
+        if not table["metrics"].get("val"):
+            raise ValueError("it has no metrics of the validation nodes")
+        return settings.parse(cls, table, "the result")
 
 
 class PeakMemory:

@@ -1,12 +1,12 @@
 import csv
 import io
 import os
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,26 +23,30 @@ from torch_goat.experiments.run import (
     CHECKPOINT,
     CONFIG,
     CURVES,
+    DIGESTS,
     ERROR,
+    NAMES,
     ORDERINGS,
     RESULT,
     SCHEMA,
+    UNREADABLE,
     WEIGHTS,
     Run,
     RunError,
+    dump_digests,
     finished,
     ordering_file,
     usable,
 )
 from torch_goat.experiments.training.batches import check_batches
-from torch_goat.experiments.training.checkpoint import load_checkpoint, save_checkpoint, save_weights
+from torch_goat.experiments.training.checkpoint import load_checkpoint, pack_checkpoint, pack_weights
 from torch_goat.experiments.training.interrupt import Interrupted, noting
 from torch_goat.experiments.training.loop import Epoch, Loop, Observer
 from torch_goat.experiments.training.options import Experiment, TrainingOptions
 from torch_goat.experiments.training.processes import led, make_fabric, processes
 from torch_goat.experiments.training.result import PeakMemory, Result
 from torch_goat.experiments.training.task import Task
-from torch_goat.files import locked, write_atomic
+from torch_goat.files import digest_of, locked, no_link, remove_parts, replace_file
 from torch_goat.nn.ordering import Ordering
 from torch_goat.settings import SettingsError
 
@@ -65,10 +69,10 @@ def train(
     """Runs an experiment in a folder: from the start, from its last checkpoint, or not at all if it is done.
 
     The folder holds ``config.toml`` (the experiment), ``metrics.csv`` (a line per epoch), ``model.safetensors`` (the
-    best weights), ``result.json`` and, while the run is not done, ``checkpoint.safetensors``. A run that is killed at
-    any moment and started again gives the same result, on a CPU bit for bit. Recorded orderings are written to
-    ``orderings/epoch-100-layer-1.safetensors``, and for tables ``schema.json`` describes how columns became features.
-    :class:`Run` reads all of these.
+    best weights), ``result.json``, ``digests.json`` (the SHA-256 of the other files) and, while the run is not done,
+    ``checkpoint.safetensors``. A run that is killed at any moment and started again gives the same result, on a CPU bit
+    for bit. Recorded orderings are written to ``orderings/epoch-100-layer-1.safetensors``, and for tables
+    ``schema.json`` describes how columns became features. :class:`Run` reads and verifies all of these.
 
     Ctrl-C writes a checkpoint at the end of the epoch and raises :class:`Interrupted`.
 
@@ -98,85 +102,125 @@ def train(
     orderings = _recorded_orderings(experiment)
     seed_everything(experiment.seed)
     network = _build(experiment, data, task)
+    files = RunWriter(folder)
     with ExitStack() as stack:
-        done = led(fabric, lambda: _claim(stack, experiment, folder, schema))
+        done = led(fabric, lambda: _claim(stack, experiment, files, schema))
         if done is not None:
             return done
         if options.fixed_ordering >= 0:
             with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
                 run = partial(train, graph=graph, device=device, data_dir=data_dir, observer=observer)
-                orderings = _first_orderings(experiment, folder / "ordering-run", run)
+                with usable(folder):
+                    first = no_link(folder / "ordering-run")
+                orderings = _first_orderings(experiment, first, run)
         if orderings is not None:
             orderings = [ordering.to(fabric.device) for ordering in orderings]
         ahead = _workers(fabric) if workers is None else workers
         loop = Loop(network, task, options, fabric, orderings, seed=experiment.seed, workers=ahead, record=True)
-        return _train(loop, folder, observer)
+        return _train(loop, files, observer)
 
 
-def _claim(stack: ExitStack, experiment: Experiment, folder: Path, schema: Schema | None) -> Result | None:
-    """Locks the folder until the stack is closed, and removes what a failed or killed process left behind.
+class RunWriter:
+    """Writes the files of a run folder and keeps their digests. Links in the folder are replaced, not followed."""
 
-    Then writes the experiment, or returns the result of a process that has been faster.
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.digests: dict[str, str] = {}
+
+    def write(self, name: str, content: bytes | str) -> None:
+        """Writes a file; the run folder must exist."""
+        path, content = self.folder / name, content.encode() if isinstance(content, str) else content
+        with usable(self.folder):
+            if path.parent != self.folder:
+                no_link(path.parent).mkdir(exist_ok=True)
+            replace_file(path, content)
+        if name != CHECKPOINT:  # which holds its own
+            self.digests[name] = sha256(content).hexdigest()
+
+    def finish(self, result: str) -> None:
+        """Writes the digests and then the result: where it exists, everything does."""
+        with usable(self.folder):
+            for path in (self.folder / ORDERINGS).glob("epoch-*-layer-*.safetensors"):
+                name = f"{ORDERINGS}/{path.name}"
+                if name not in self.digests:  # from an earlier version, whose checkpoints have no digests
+                    self.digests[name] = digest_of(path, most=1 << 36)
+            for name in self.digests:
+                os.stat(self.folder / name)  # an error if the folder was removed or emptied during training
+            self.digests[RESULT] = sha256(result.encode()).hexdigest()
+            replace_file(self.folder / DIGESTS, dump_digests(self.digests))
+            replace_file(self.folder / RESULT, result)
+
+
+def _claim(stack: ExitStack, experiment: Experiment, files: RunWriter, schema: Schema | None) -> Result | None:
+    """Locks the folder until the stack is closed, and returns the result of a process that has been faster.
+
+    Otherwise removes what a failed or killed process left behind and writes the experiment.
     """
+    folder = files.folder
     with usable(folder):
         stack.enter_context(locked(folder, wait=False, what="run folder"))
-        for path in [folder / ERROR, *folder.glob(".*.part"), *(folder / ORDERINGS).glob(".*.part")]:
-            path.unlink(missing_ok=True)
-        if (folder / CONFIG).exists():
-            return finished(experiment, folder)
-        if schema is not None:
-            write_atomic(folder / SCHEMA, schema.to_json())
-        write_atomic(folder / CONFIG, settings.dumps(experiment))
+        if (done := finished(experiment, folder)) is not None:
+            return done
+        (folder / ERROR).unlink(missing_ok=True)
+        for place in (folder, no_link(folder / ORDERINGS)):
+            remove_parts(place, NAMES)
+    if schema is not None:
+        files.write(SCHEMA, schema.to_json())
+    files.write(CONFIG, settings.dumps(experiment))
     return None
 
 
-def _train(loop: Loop, folder: Path, observer: Observer | None) -> Result:
+def _train(loop: Loop, files: RunWriter, observer: Observer | None) -> Result:
     """Trains from the checkpoint, if there is one, to the result."""
-    memory, leads = PeakMemory(loop.fabric.device), loop.fabric.global_rank == 0
-    before = _restore(loop, folder)
+    memory, leads, folder = PeakMemory(loop.fabric.device), loop.fabric.global_rank == 0, files.folder
+    before = _restore(loop, files)
     if leads and not loop.epochs and 0 in loop.options.record_orderings:
-        _record(loop, folder)
+        _record(loop, files)
     saved = time.monotonic()
     with noting() as interrupts:
         for epoch, stopping in loop.run(observer, interrupts):
             if leads and epoch.number in loop.options.record_orderings:
-                _record(loop, folder)
+                _record(loop, files)
             if leads and (stopping or time.monotonic() - saved >= CHECKPOINT_SECONDS):
-                with usable(folder):
-                    save_checkpoint(folder / CHECKPOINT, loop, max(before, memory.read()))
-                    write_atomic(folder / CURVES, _curves(loop.epochs))
+                orderings = {name: digest for name, digest in files.digests.items() if name.startswith(ORDERINGS)}
+                files.write(CHECKPOINT, pack_checkpoint(loop, max(before, memory.read()), orderings))
+                files.write(CURVES, _curves(loop.epochs))
                 saved = time.monotonic()
             if stopping:
                 raise Interrupted(
                     f"stopped after epoch {epoch.number} of {epoch.total}; run it again to continue ({folder})."
                 )
         result = Result.of(loop, max(before, memory.read()))
-        led(loop.fabric, lambda: _end(loop, result, folder))
+        led(loop.fabric, lambda: _end(loop, result, files))
     if interrupts.wanted:
         raise Interrupted(f"stopped, but the run had already finished ({folder}).")
     return result
 
 
-def _restore(loop: Loop, folder: Path) -> int:
+def _restore(loop: Loop, files: RunWriter) -> int:
     """Resumes from the checkpoint of the first process, if any; returns the peak memory before it was written."""
-    path = folder / CHECKPOINT
-    if loop.fabric.world_size == 1:
-        return load_checkpoint(path, loop) if path.exists() else 0
-    content = led(loop.fabric, lambda: path.read_bytes() if path.exists() else b"")
-    if not content:
+    content = led(loop.fabric, lambda: Run(files.folder).checkpoint)  # other machines may not see the run folder
+    if content is None:
         return 0
-    with tempfile.TemporaryDirectory() as place:  # other machines may not see the run folder
-        copy = Path(place) / CHECKPOINT
-        copy.write_bytes(content)
-        return load_checkpoint(copy, loop)
+    try:
+        before, orderings = load_checkpoint(content, loop)
+    except torch.OutOfMemoryError:
+        raise
+    except UNREADABLE as error:
+        raise RunError(
+            f"{files.folder / CHECKPOINT} is not a checkpoint that can be resumed "
+            f"({' '.join(str(error).split())[:300].rstrip('.') or type(error).__name__}); delete it to start again."
+        ) from error
+    files.digests |= orderings
+    return before
 
 
-def _end(loop: Loop, result: Result, folder: Path) -> None:
-    with usable(folder):
-        save_weights(folder / WEIGHTS, loop.best)
-        write_atomic(folder / CURVES, _curves(loop.epochs))
-        write_atomic(folder / RESULT, result.to_json())  # last: where it exists, everything does
-        (folder / CHECKPOINT).unlink(missing_ok=True)
+def _end(loop: Loop, result: Result, files: RunWriter) -> None:
+    with usable(files.folder):
+        files.write(WEIGHTS, pack_weights(loop.best))
+        files.write(CURVES, _curves(loop.epochs))
+        files.finish(result.to_json())
+        (files.folder / CHECKPOINT).unlink(missing_ok=True)
 
 
 def _workers(fabric: Any) -> int:
@@ -239,11 +283,9 @@ def _recorded_orderings(experiment: Experiment) -> list[Ordering] | None:
     return [Ordering.load(path) for path in options.orderings_files] or None
 
 
-def _record(loop: Loop, folder: Path) -> None:
-    orderings = loop.orderings()
-    with usable(folder):
-        for layer, ordering in enumerate(orderings, start=1):
-            ordering.save(ordering_file(folder, len(loop.epochs), layer))
+def _record(loop: Loop, files: RunWriter) -> None:
+    for layer, ordering in enumerate(loop.orderings(), start=1):
+        files.write(ordering_file(len(loop.epochs), layer), ordering.to_bytes())
 
 
 def _first_orderings(experiment: Experiment, folder: Path, run: Callable[..., Result]) -> list[Ordering]:
