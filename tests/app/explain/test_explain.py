@@ -1,7 +1,6 @@
 import json
 import math
-from collections import Counter
-from itertools import combinations
+from itertools import combinations, permutations
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from scipy.stats import kendalltau
 from torch import Tensor
 
 from tests.small_runs import run, small
-from torch_goat.app.explain import Explanation, explain
+from torch_goat.app.explain import Agreement, Explanation, Stability, explain
 from torch_goat.app.explain.figure import save_figure, short
 from torch_goat.experiments import Run, RunError
 from torch_goat.nn import Ordering
@@ -122,18 +121,38 @@ def test_stability_over_epochs_is_kendalls_tau(runs: Path, deep: tuple[Run, Expl
         assert one.mean == pytest.approx(float(one.tau.nanmean()))
 
 
-def test_stability_over_seeds_compares_mean_coefficients(runs: Path, deep: tuple[Run, Explanation]) -> None:
-    orders = []
-    for name in (GOAT, "compared/goat/1"):
-        ordering = orderings_of(Run(runs / name))[0]
-        weight: Counter[int] = Counter()
-        for head in range(2):
-            nodes, weights = ordering.neighbors(NODE, head).tolist(), ordering.weights(NODE, head).tolist()
-            weight.update(dict(zip(nodes, weights, strict=True)))
-        orders.append([node for node, _ in weight.most_common()])
-    first = next(one for one in deep[1].stability.seeds if one.layer == 1)
+def test_stability_over_seeds_matches_heads(runs: Path, deep: tuple[Run, Explanation]) -> None:
+    """Of all ways to pair the heads, that with the greatest agreement up to reversal, by trying them all."""
+    found = deep[1].stability
+    ours, theirs = (orderings_of(Run(runs / name))[0] for name in (GOAT, "compared/goat/1"))
+    by_pair = torch.tensor(
+        [
+            [[tau(ours.neighbors(n, k).tolist(), theirs.neighbors(n, j).tolist()) for n in found.nodes.tolist()]
+             for j in range(2)]
+            for k in range(2)
+        ]
+    )  # fmt: skip
+    mean = by_pair[..., :100].nanmean(dim=-1)  # [K, K]
+    best = max(permutations(range(2)), key=lambda heads: sum(mean[k, j].abs() for k, j in enumerate(heads)))
+    expected = torch.stack([by_pair[k, j] * mean[k, j].sign() for k, j in enumerate(best)], dim=1)
+    first = next(one for one in found.seeds if one.layer == 1)
     assert first.number == 1
-    assert float(first.tau[0]) == pytest.approx(tau(*orders))
+    assert torch.allclose(first.tau, expected.to(first.tau.dtype), equal_nan=True)
+    assert first.best == pytest.approx(float(expected.nanmean(dim=0).max()))
+
+
+@pytest.mark.parametrize(
+    ("tau", "meaning"),
+    [
+        (0.9, "The best heads of other seeds agree with this order (tau 0.90)."),
+        (0.2, "Even the best heads of other seeds agree little (tau 0.20): the order means little."),
+        (math.nan, ""),
+    ],
+)
+def test_what_other_seeds_say_of_the_order(tau: float, meaning: str) -> None:
+    one = Agreement(1, 1, torch.tensor([[-0.1, tau], [0.1, tau]]))
+    nothing = Agreement(1, 1, torch.full((2, 2), math.nan))
+    assert Stability(torch.arange(2), seeds=(one if tau == tau else nothing, nothing)).meaning == meaning
 
 
 def test_regression_contributions_are_differences(runs: Path) -> None:

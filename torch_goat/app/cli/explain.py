@@ -123,6 +123,8 @@ def _stability(found: Explanation) -> None:
             say(f"Kendall's tau between this order and that of another {kind} (1: same order, 0: unrelated):")
             rows = [[str(one.number), str(one.layer), _tau(one.here), _tau(one.mean)] for one in agreements]
             console().print(Aligned([kind, "layer", "this node", "mean over nodes"], rows))
+    if found.stability.meaning:
+        say(found.stability.meaning)
     if not found.stability.epochs:
         say("No orders of earlier epochs were recorded; train with --set record_orderings=[0,10,100] to record them.")
     if not found.stability.seeds:

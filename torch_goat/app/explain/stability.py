@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -17,15 +18,17 @@ from torch_goat.experiments.models import Network
 from torch_goat.nn import Ordering
 
 SAMPLE: Final = 1000  # nodes that are compared in a large graph
+MATCHED: Final = 100  # of these, nodes by which the heads of two seeds are matched
 MAX_SEEDS: Final = 9  # other seeds that are compared
+LITTLE: Final = 0.5  # an agreement of the best heads below which an order means little
 
 
 @dataclass(frozen=True)
 class Agreement:
     """Kendall's tau between the order of the trained network and that of an epoch or of another seed.
 
-    Heads of different seeds do not correspond to each other, so the orders by the mean coefficient over heads are
-    compared there, as a single head.
+    Heads of different seeds do not correspond to each other: they are matched so that all pairs together agree most. If
+    the RNN reads both directions, a reversed order is the same order there.
     """
 
     number: int  # the epoch or the seed
@@ -42,6 +45,11 @@ class Agreement:
         """The mean over nodes and heads."""
         return float(self.tau.nanmean())
 
+    @property
+    def best(self) -> float:
+        """The mean over nodes of the head that agrees most."""
+        return float(self.tau.nanmean(dim=0).max())
+
 
 @dataclass(frozen=True)
 class Stability:
@@ -51,6 +59,19 @@ class Stability:
     epochs: tuple[Agreement, ...] = ()
     seeds: tuple[Agreement, ...] = ()
     given: bool = False  # whether the order is given instead, so that there is nothing to compare
+
+    @property
+    def meaning(self) -> str:
+        """What the agreement with other seeds says of the order, in a sentence; empty without other seeds."""
+        best = [one.best for one in self.seeds if math.isfinite(one.best)]
+        if not best:
+            return ""
+        tau = sum(best) / len(best)
+        if tau < LITTLE:
+            return (
+                f"Even the best heads of other seeds agree little (tau {tau:.2f}): the order means little."
+            )
+        return f"The best heads of other seeds agree with this order (tau {tau:.2f})."
 
     def to_dict(self) -> dict[str, Any]:
         """The agreement at the first node and the mean over all compared nodes, for every epoch and seed."""
@@ -99,7 +120,7 @@ def stability(
             continue
         _, found = forward(network, other_data)
         for layer, (ours, theirs) in enumerate(zip(orderings, found, strict=True), start=1):
-            tau = _agreement(_mean_order(ours), _mean_order(theirs), nodes)
+            tau = _matched(ours, theirs, nodes, run.experiment.model.bidirectional)
             if tau is not None:
                 seeds.append(Agreement(other.experiment.seed, layer, tau))
     return Stability(nodes, tuple(epochs), tuple(seeds))
@@ -130,20 +151,28 @@ def _at(ordering: Ordering, nodes: Tensor) -> Ordering:
     return Ordering.unchecked(ptr, *(value[:, place] for value in values))
 
 
-def _mean_order(ordering: Ordering) -> Ordering:
-    """The order by the mean coefficient over heads, as an ordering of one head."""
-    if ordering.heads == 1:
-        return ordering
-    tokens, position = ordering.token.sort(dim=-1)
-    if not torch.equal(tokens, tokens[:1].expand_as(tokens)):  # every head keeps other neighbours
-        return ordering
-    weight = ordering.weight.gather(1, position).mean(dim=0)  # [E], by token
-    source = ordering.source.gather(1, position)[0]
-    target = torch.repeat_interleave(ordering.ptr.diff(), output_size=weight.numel())
-    order = weight.argsort(descending=True, stable=True)
-    order = order[target[order].argsort(stable=True)]
-    found = (tokens[0][order], source[order], weight[order], weight[order])
-    return Ordering.unchecked(ordering.ptr, *(value.view(1, -1) for value in found))
+def _matched(first: Ordering, second: Ordering, nodes: Tensor, reversible: bool) -> Tensor | None:
+    """:func:`_agreement` of the heads of ``first`` with those of ``second`` that they are matched with.
+
+    If orders are ``reversible``, those of two heads that mostly disagree are compared in reverse.
+    """
+    heads = torch.arange(first.heads)
+    mean = torch.zeros(first.heads, first.heads, dtype=torch.double)  # of pairs of heads
+    for shift in range(first.heads):
+        other = (heads + shift) % first.heads
+        tau = _agreement(first, _heads(second, other), nodes[:MATCHED])
+        if tau is None:
+            return None
+        mean[heads, other] = tau.nanmean(dim=0).nan_to_num()
+    match = torch.from_numpy(linear_sum_assignment(mean.abs() if reversible else mean, maximize=True)[1])
+    tau = _agreement(first, _heads(second, match), nodes)
+    reverse = reversible & (mean[heads, match] < 0)
+    return None if tau is None else torch.where(reverse, -tau, tau)
+
+
+def _heads(ordering: Ordering, heads: Tensor) -> Ordering:
+    values = (ordering.token, ordering.source, ordering.score, ordering.weight)
+    return Ordering.unchecked(ordering.ptr, *(value[heads] for value in values))
 
 
 def _other_seeds(run: Run, others: Iterable[Run]) -> list[tuple[Run, Network]]:

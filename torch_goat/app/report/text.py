@@ -172,9 +172,10 @@ def metrics_table(result: Result) -> Table:
 def seeds_table(stability: Stability) -> Table:
     rows = []
     for one in stability.seeds:
-        tau = f"{one.mean:+.3f}".replace("-", "−") if math.isfinite(one.mean) else "–"
-        rows.append([str(one.number), str(one.layer), tau])
-    return Table("Agreement with other seeds", ["seed", "GOAT layer", "Kendall's tau, mean over nodes"], rows)
+        taus = (f"{tau:+.3f}".replace("-", "−") if math.isfinite(tau) else "–" for tau in (one.mean, one.best))
+        rows.append([str(one.number), str(one.layer), *taus])
+    columns = ["seed", "GOAT layer", "Kendall's tau, mean over nodes and heads", "of the best head"]
+    return Table("Agreement with other seeds", columns, rows)
 
 
 def order_notes(stability: Stability, ordered: bool) -> list[str]:
@@ -184,7 +185,8 @@ def order_notes(stability: Stability, ordered: bool) -> list[str]:
         return ["The order is given by the edges, not learned, so it is the same in every epoch and for every seed."]
     notes = ["Kendall's tau is 1 for equal orders, 0 for unrelated orders and −1 for reversed orders."]
     if stability.seeds:
-        notes.append("Heads of different seeds do not correspond, so orders by the mean coefficient are compared.")
+        notes.append("Heads of different seeds are matched so that they agree most; reversed orders count as equal.")
+        notes.append(stability.meaning)
     else:
         notes.append("There is no run with another seed to compare the order with.")
     if stability.epochs and not any(math.isfinite(one.mean) for one in stability.epochs):
