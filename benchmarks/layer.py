@@ -92,14 +92,15 @@ def step(layer: Module, x: torch.Tensor, edge_index: torch.Tensor, new_graph: bo
     return call
 
 
-def measure(graph: Graph, device: torch.device) -> list[dict]:
-    """One row per subject of a graph."""
+def measure(graph: Graph, device: torch.device, layers: tuple[str, ...]) -> list[dict]:
+    """One row per subject of a graph whose name begins with one of ``layers``."""
     torch.manual_seed(0)
     torch_goat.set_checks("checks off" not in graph.name)
     x = torch.randn(graph.num_nodes, graph.num_features, device=device, requires_grad=True)
     edge_index = graph.edge_index.to(device)
     rows = []
-    bar = tqdm(subjects(graph, device).items(), desc=graph.name, unit="layer")
+    chosen = [(name, build) for name, build in subjects(graph, device).items() if name.startswith(layers)]
+    bar = tqdm(chosen, desc=graph.name, unit="layer")
     for name, build in bar:
         bar.set_postfix_str(name)
         row = {"graph": graph.name, "layer": name, "ms": None, "mb": None, "note": ""}
@@ -113,8 +114,9 @@ def measure(graph: Graph, device: torch.device) -> list[dict]:
         rows.append(row)
     by_name = {row["layer"]: row for row in rows}
     base = by_name["GATConv"]
-    times, memory = (by_name[NOISE][unit] / by_name[DEFAULT][unit] for unit in ("ms", "mb"))
-    by_name[NOISE]["note"] = f"{times:.2f} x the time and {memory:.2f} x the memory of the default"
+    if NOISE in by_name:
+        times, memory = (by_name[NOISE][unit] / by_name[DEFAULT][unit] for unit in ("ms", "mb"))
+        by_name[NOISE]["note"] = f"{times:.2f} x the time and {memory:.2f} x the memory of the default"
     for row in rows:
         for unit in ("ms", "mb"):
             row[f"{unit}_ratio"] = row[unit] / base[unit] if row[unit] and base[unit] else None
@@ -171,13 +173,19 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads")
     parser.add_argument("--graphs", default="small,Cora,Computers", help="of small, Cora, Computers, ogbn-arxiv")
+    parser.add_argument("--layers", default="", help="beginnings of names, GATConv among them (default: all)")
+    parser.add_argument("--features", type=int, help="the width of the input (default: that of the real features)")
     parser.add_argument("--data", help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where the results are written")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
-    rows = [row for name in arguments.graphs.split(",") for row in measure(load(name, arguments.data), device)]
-    about = environment(device)
+    rows = []
+    for name in arguments.graphs.split(","):
+        graph = load(name, arguments.data)
+        graph = graph._replace(num_features=arguments.features or graph.num_features)
+        rows += measure(graph, device, tuple(arguments.layers.split(",")))
+    about = environment(device) | ({"features": arguments.features} if arguments.features else {})
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "layer.json").write_text(json.dumps({"environment": about, "rows": rows}, indent=1) + "\n")
     (arguments.out / "layer.md").write_text(markdown(rows, about))
