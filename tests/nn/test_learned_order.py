@@ -254,6 +254,15 @@ def test_a_network_learns_with_an_annealed_noise() -> None:
     assert losses[-1] < 0.5 * losses[0]
 
 
+@pytest.mark.parametrize("noise", [1e-310, 1e-9, 1e9, 1e308])
+@pytest.mark.parametrize("backend", AVAILABLE)
+def test_extreme_noise_is_finite(noise: float, backend: str) -> None:
+    device = device_of(backend)
+    conv = GOATConv(6, 4, 2, order_noise=noise, backend=backend).to(device)
+    out = conv(torch.randn(10, 6, device=device), small_graph().to(device))
+    assert all(value.isfinite().all() for value in with_gradients(conv, out.cpu()).values())
+
+
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "0.1", None])
 @pytest.mark.parametrize("later", [False, True])
 def test_bad_noise(value: Any, later: bool) -> None:

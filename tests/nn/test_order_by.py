@@ -107,6 +107,8 @@ def test_networks_and_mini_batches_pass_it_on() -> None:
         for options in ({}, {"num_sampled_nodes_per_hop": hops[0], "num_sampled_edges_per_hop": hops[1]}):
             out = model(batch.x, batch.edge_index, order_by=batch.edge_time, **options)[: batch.batch_size]
             assert torch.allclose(out, expected[batch.input_id], atol=1e-6)
+        with pytest.raises(ValueError, match="one number per edge"):
+            model(batch.x, batch.edge_index, order_by=torch.arange(99), **options)
     loader = neighbor_loader(data, [-1], batch_size=4)
     for cache in (False, True):
         assert torch.allclose(model.inference(loader, order_by="edge_time", cache=cache), expected, atol=1e-6)

@@ -62,9 +62,14 @@ def table_experiment(
     if config is None:
         config = own_starting_point(graph.schema.task, model)
         config = replace(config, training=replace(config.training, class_weights=is_unbalanced(graph)))
-    config = replace(config, dataset=name, split=tables.split, index=0, tables=tables, graph="", graph_digest=None)
-    ordered = tables.order_by and config.model.num_orderings
-    return settings.override(config, ["model.given_order=true"]) if ordered else config
+    options, training = config.model, config.training
+    if tables.order_by and options.num_orderings:  # an order that is given is not learned
+        options = replace(options, given_order=True, order_noise=0.0)
+        training = replace(training, order_noise_end=None, fixed_ordering=-1, orderings_files=())
+    return replace(
+        config, model=options, training=training, dataset=name, split=tables.split, index=0, tables=tables, graph="",
+        graph_digest=None,
+    )  # fmt: skip
 
 
 def array_experiment(folder: Path, model: str = "goat", config: Experiment | None = None) -> Experiment:

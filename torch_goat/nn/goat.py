@@ -116,11 +116,12 @@ class GOAT(BasicGNN):
             if num_sampled_nodes_per_hop is not None:
                 if isinstance(edge_index, Neighborhoods):
                     raise ValueError("Neighborhoods cannot be trimmed; pass edge_index with num_sampled_nodes_per_hop.")
+                num_edges = edge_index.size(1)
                 x, edge_index, edge_attr = self._trim(
                     layer, num_sampled_nodes_per_hop, num_sampled_edges_per_hop, x, edge_index, edge_attr
                 )
-                # The last hop is cut off.
-                order_by = None if order_by is None else order_by[: edge_index.size(1)]  # type: ignore[union-attr]
+                cut = num_edges - edge_index.size(1)  # type: ignore[union-attr]  # the last hop
+                order_by = None if order_by is None else order_by[: order_by.size(0) - cut]
             replay = None if orderings is None else orderings[layer]
             x = conv(x, edge_index, edge_attr, ordering=replay, order_by=order_by, return_ordering=return_orderings)
             if return_orderings:

@@ -250,7 +250,7 @@ class GOATConv(MessagePassing):
             ordering: An order to replay instead of sorting, as ``return_ordering=True`` returned it. Coefficients are
                 still computed from the current weights.
             order_by: A number for each edge ``[E]``, in the order of the edges as given, such as a time: neighbours are
-                read in decreasing order of it, in all heads, the node itself first. Equal numbers are ordered by
+                read in decreasing order of it, in all heads, an added self loop first. Equal numbers are ordered by
                 Algorithm 1. Not for a sparse matrix.
             n_id: The numbers of the sources in the graph that this is a part of. In evaluation, a random selection of
                 neighbours uses them, and is then that of the whole graph. Not for a pair of ``in_channels``.

@@ -121,8 +121,9 @@ def _stability(found: Explanation) -> None:
     for kind, agreements in kinds.items():
         if agreements:
             say(f"Kendall's tau between this order and that of another {kind} (1: same order, 0: unrelated):")
-            rows = [[str(one.number), str(one.layer), _tau(one.here), _tau(one.mean)] for one in agreements]
-            console().print(Aligned([kind, "layer", "this node", "mean over nodes"], rows))
+            taus = [[_tau(one.here), _tau(one.mean), _tau(one.best)] for one in agreements]
+            rows = [[str(one.number), str(one.layer), *tau] for one, tau in zip(agreements, taus, strict=True)]
+            console().print(Aligned([kind, "layer", "this node", "mean over nodes", "of the best head"], rows))
     if found.stability.meaning:
         say(found.stability.meaning)
     if not found.stability.epochs:

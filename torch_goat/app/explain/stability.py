@@ -18,7 +18,7 @@ from torch_goat.experiments.models import Network
 from torch_goat.nn import Ordering
 
 SAMPLE: Final = 1000  # nodes that are compared in a large graph
-MATCHED: Final = 100  # of these, nodes by which the heads of two seeds are matched
+MATCHED: Final = 100  # of these, nodes by which the heads of two seeds are matched, and which are then not compared
 MAX_SEEDS: Final = 9  # other seeds that are compared
 LITTLE: Final = 0.5  # an agreement of the best heads below which an order means little
 
@@ -59,6 +59,7 @@ class Stability:
     epochs: tuple[Agreement, ...] = ()
     seeds: tuple[Agreement, ...] = ()
     given: bool = False  # whether the order is given instead, so that there is nothing to compare
+    reversible: bool = True  # whether a reversed order of another seed counts as the same
 
     @property
     def meaning(self) -> str:
@@ -68,9 +69,7 @@ class Stability:
             return ""
         tau = sum(best) / len(best)
         if tau < LITTLE:
-            return (
-                f"Even the best heads of other seeds agree little (tau {tau:.2f}): the order means little."
-            )
+            return f"Even the best heads of other seeds agree little (tau {tau:.2f}): the order means little."
         return f"The best heads of other seeds agree with this order (tau {tau:.2f})."
 
     def to_dict(self) -> dict[str, Any]:
@@ -112,7 +111,7 @@ def stability(
             epochs.append(Agreement(epoch, layer, tau))
     if others is None:
         others = map(Run, sorted(run.folder.resolve().parent.iterdir()))
-    seeds = []
+    seeds, reversible = [], run.experiment.model.bidirectional
     for other, network in _other_seeds(run, others):
         same_split = other.experiment.index == run.experiment.index
         other_data = data if same_split else other.graph(data_dir).data
@@ -120,10 +119,10 @@ def stability(
             continue
         _, found = forward(network, other_data)
         for layer, (ours, theirs) in enumerate(zip(orderings, found, strict=True), start=1):
-            tau = _matched(ours, theirs, nodes, run.experiment.model.bidirectional)
+            tau = _matched(ours, theirs, nodes, reversible)
             if tau is not None:
                 seeds.append(Agreement(other.experiment.seed, layer, tau))
-    return Stability(nodes, tuple(epochs), tuple(seeds))
+    return Stability(nodes, tuple(epochs), tuple(seeds), reversible=reversible)
 
 
 def sample(num_nodes: int) -> Tensor:
@@ -160,14 +159,16 @@ def _matched(first: Ordering, second: Ordering, nodes: Tensor, reversible: bool)
     mean = torch.zeros(first.heads, first.heads, dtype=torch.double)  # of pairs of heads
     for shift in range(first.heads):
         other = (heads + shift) % first.heads
-        tau = _agreement(first, _heads(second, other), nodes[:MATCHED])
+        tau = _agreement(first, _heads(second, other), nodes[1::2][:MATCHED])
         if tau is None:
             return None
         mean[heads, other] = tau.nanmean(dim=0).nan_to_num()
     match = torch.from_numpy(linear_sum_assignment(mean.abs() if reversible else mean, maximize=True)[1])
     tau = _agreement(first, _heads(second, match), nodes)
-    reverse = reversible & (mean[heads, match] < 0)
-    return None if tau is None else torch.where(reverse, -tau, tau)
+    if tau is None:
+        return None
+    tau[1::2][:MATCHED] = torch.nan  # where any two orders would seem to agree
+    return torch.where(reversible & (mean[heads, match] < 0), -tau, tau)
 
 
 def _heads(ordering: Ordering, heads: Tensor) -> Ordering:

@@ -185,8 +185,9 @@ def order_notes(stability: Stability, ordered: bool) -> list[str]:
         return ["The order is given by the edges, not learned, so it is the same in every epoch and for every seed."]
     notes = ["Kendall's tau is 1 for equal orders, 0 for unrelated orders and −1 for reversed orders."]
     if stability.seeds:
-        notes.append("Heads of different seeds are matched so that they agree most; reversed orders count as equal.")
-        notes.append(stability.meaning)
+        reversed_too = ", and reversed orders count as equal" if stability.reversible else ""
+        notes.append(f"Heads of different seeds are matched so that they agree most{reversed_too}.")
+        notes += [stability.meaning] if stability.meaning else []
     else:
         notes.append("There is no run with another seed to compare the order with.")
     if stability.epochs and not any(math.isfinite(one.mean) for one in stability.epochs):

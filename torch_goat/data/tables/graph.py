@@ -125,7 +125,8 @@ def _fit_features(
     taken = {*found.names.values(), tables.order_by, *tables.drop}
     free = [name for name in found.edges.columns if name not in taken]
     if not free:
-        raise TableError(f"{found.edges.path}, line 1: the edges have no feature columns.")
+        besides = f" besides {tables.order_by!r}, which orders neighbours" if tables.order_by else ""
+        raise TableError(f"{found.edges.path}, line 1: the edges have no feature columns{besides}.")
     return nodes, fit_columns(found.edges, free, train[found.ends].any(axis=0), tables.categories)
 
 

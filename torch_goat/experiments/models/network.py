@@ -141,7 +141,7 @@ class Network(Module):
 
     def on(self, data: Data, **options: Any) -> Any:
         """Runs the network on a graph with the features of its edges and, with ``given_order``, their ``edge_key``."""
-        order_by = data.edge_key if self.options.given_order else None
+        order_by = data.get("edge_key") if self.options.given_order else None
         return self(data.x, data.edge_index, data.edge_attr, order_by=order_by, **options)
 
     @property

@@ -39,7 +39,7 @@ class FullBatch:
     def __init__(self, task: Task, network: Module, fabric: Any, orderings: Sequence[Ordering] | None) -> None:
         self._task = task
         self._replay: dict[str, Any] = {} if orderings is None else {"orderings": orderings}
-        self._replay |= {"order_by": task.order_by} if _ordered(network) else {}
+        self._replay |= {"order_by": task.order_by.to(task.x.device)} if _ordered(network) else {}
         self._inputs = _whole_graph(task, network, _converter(fabric))  # converted once, not in every epoch
 
     def steps(self, epoch: int) -> Iterator[Step]:
@@ -112,7 +112,7 @@ class MiniBatches:
                 "layers; give one for each layer."
             )
         self._edge_attr = task.data.edge_attr if getattr(network, "edge_dim", 0) else None
-        self._order_by = task.order_by.cpu() if _ordered(network) else None
+        self._order_by = task.order_by if _ordered(network) else None
         graph = task.data.__copy__()  # without what the network does not read, so that batches do not carry it
         for key in set(graph.keys()) - {"x", "edge_index", "" if self._edge_attr is None else "edge_attr"}:
             del graph[key]

@@ -83,7 +83,10 @@ def r2(out: Tensor, y: Tensor) -> float:
 
 def tau(orderings: Iterable[Ordering], key: Tensor, nodes: Tensor) -> float:
     """How well the best head of any layer reads neighbours in increasing or decreasing order of their keys ``[N]``: the
-    absolute value of Kendall's tau, averaged over those of some nodes that have at least two neighbours."""
+    absolute value of Kendall's tau, averaged over those of some nodes that have at least two neighbours.
+
+    A node that reads itself counts as its own neighbour.
+    """
     found = []
     for ordering in orderings:
         segment = torch.repeat_interleave(ordering.ptr.diff())  # [E]

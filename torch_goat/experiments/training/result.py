@@ -40,7 +40,9 @@ class Result:
         """The result of a loop, with its best weights."""
         seconds, device = [epoch.seconds for epoch in loop.epochs], loop.fabric.device
         out, layers = loop.predict(), getattr(loop.network, "num_orderings", 0)
-        orderings = loop.orderings() if layers and loop.task.data.get("key") is not None else []
+        key = loop.task.data.get("key")  # of the nodes in an order task
+        hidden = torch.is_tensor(key) and key.is_floating_point() and key.shape == (loop.task.data.num_nodes,)
+        orderings = loop.orderings() if layers and hidden else []
         cpu = f"{platform.machine()} CPU (threads: {torch.get_num_threads()})"
         return cls(
             metrics=loop.task.metrics(out, orderings),

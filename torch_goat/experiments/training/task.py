@@ -83,8 +83,8 @@ class Task:
 
     @cached_property
     def order_by(self) -> Tensor:
-        """The ranks of the edges' keys ``[E]``: whole numbers, which no precision of training rounds."""
-        key, count = self.data.get("edge_key"), self.edge_index.size(1)
+        """The ranks of the edges' keys ``[E]``, on the CPU: whole numbers, which no precision of training rounds."""
+        key, count = self.data.get("edge_key"), edges_of(self.data).size(1)
         if key is None or key.shape != (count,):
             found = None if key is None else list(key.shape)
             raise ValueError(
@@ -92,7 +92,7 @@ class Task:
             )
         if bool((unknown := key.isnan()).any()):
             raise ValueError(f"data.edge_key is NaN at edge {int(unknown.nonzero()[0])}; give every edge a number.")
-        return key.unique(return_inverse=True)[1].to(self._device)
+        return key.unique(return_inverse=True)[1].cpu()
 
     def loss(self, out: Tensor) -> Tensor:
         """The loss of the training nodes, from the model's output ``[N, C]``."""

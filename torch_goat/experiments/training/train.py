@@ -204,8 +204,8 @@ def _restore(loop: Loop, files: RunWriter) -> int:
         return 0
     try:
         before, orderings = load_checkpoint(content, loop)
-    except torch.OutOfMemoryError:
-        raise
+    except (torch.OutOfMemoryError, getattr(torch, "AcceleratorError", torch.OutOfMemoryError)):
+        raise  # of the device, not of the file
     except UNREADABLE as error:
         raise RunError(
             f"{files.folder / CHECKPOINT} is not a checkpoint that can be resumed "

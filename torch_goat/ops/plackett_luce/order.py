@@ -42,6 +42,7 @@ def draw_order(kernel: str, score: Tensor, segments: Segments, noise: float) -> 
 
 
 def _draw(kernel: str, score: Tensor, segments: Segments, noise: float) -> tuple[Tensor, Tensor]:
+    noise = min(max(noise, 1e-6), 1e6)  # below, the order is that of the scores; above, all orders are equally likely
     centred, deviation = steps.standardised(score, segments)
     gumbel = torch.empty_like(score).exponential_().log_().neg_()
     place = sort_segments(torch.addcdiv(gumbel, centred, deviation, value=1 / noise), segments)
