@@ -97,10 +97,9 @@ class GOATConv(MessagePassing):
             times the number of neighbours, which is 1 on average.
         state_norm: Whether to normalise the states per node and head before they are scaled.
         state_dropout: The probability of dropping an element of the states that the RNN reads.
-        order_noise: If positive, the order gets a gradient of its own in training: the result is compared with that
-            of another order, drawn at random around the layer's with this noise in standard deviations of the scores
-            (see :func:`~torch_goat.ops.plackett_luce.order.draw_order`). 0.1 to 0.3 are good values. The output does
-            not change. An attribute, which may be changed during training.
+        order_noise: If positive, the order gets a gradient of its own in training: the result is compared with that of
+            another order, drawn around the layer's with this noise in standard deviations of the scores (0.1 to 0.3 are
+            good values). The output does not change. The attribute may be changed during training.
         rnn_init: The initialisation of a built-in RNN: ``"orthogonal"`` (default), with orthogonal recurrent matrices
             and a forget gate bias of 1, or ``"uniform"``, as in PyTorch.
         flow: ``"source_to_target"`` or ``"target_to_source"``, as in PyG: with the latter, sources are
