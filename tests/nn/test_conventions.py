@@ -9,7 +9,7 @@ from torch_geometric.data import HeteroData
 from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
 from torch_geometric.nn import HeteroConv
 
-from tests.compare import relative_error, same_up_to_rounding, with_gradients
+from tests.compare import assert_close, relative_error, same_up_to_rounding, with_gradients
 from tests.graphs import small_graph
 from torch_goat.nn import GOATConv
 
@@ -71,6 +71,17 @@ def test_reset_draws_new_weights() -> None:
     conv.reset_parameters()
     fixed = ("bias", "rnn.bias_ih", "rnn.bias_hh")
     assert all(name in fixed or not torch.equal(value, before[name]) for name, value in conv.state_dict().items())
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's tracer does it
+@pytest.mark.parametrize("options", [{}, {"rnn": "gru", "attention": "gatv2"}])
+def test_compile(options) -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2, **options).double(), torch.randn(N, 5).double(), small_graph()
+    torch._dynamo.reset()
+    compiled = torch.compile(conv, backend="aot_eager")
+    x.requires_grad_()
+    found, expected = (with_gradients(conv, run(x, edge_index), x) for run in (compiled, conv))
+    assert_close(found, expected, 1e-12)
 
 
 def test_autocast_keeps_scores_in_float32() -> None:

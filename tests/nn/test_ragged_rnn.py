@@ -90,7 +90,7 @@ def test_small_inputs_keep_their_digits(kind: str, scale: float, backend: str) -
     check(rnn, backend, (z * scale, *others), 1e-5, torch.float)
 
 
-@pytest.mark.parametrize("backend", COMPILED)  # an interpreter does one thing after the other
+@pytest.mark.parametrize("backend", AVAILABLE)
 @pytest.mark.parametrize("kind", KINDS)
 def test_results_are_equal_from_run_to_run(kind: str, backend: str) -> None:
     rnn = RaggedRNN(kind, 5, 8, heads=2)
