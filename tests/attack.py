@@ -6,7 +6,6 @@ must be noticed or have no effect. Exit code 1: something was not, or the time w
 
 import argparse
 import json
-import multiprocessing
 import os
 import random
 import shutil
@@ -16,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import torch
@@ -24,6 +24,7 @@ from tests.backends import AVAILABLE, device_of
 from tests.compare import with_gradients
 from tests.data.tables.files import write
 from tests.experiments.training.test_resume import outcome
+from tests.processes import server
 from torch_goat.app.cli import app
 from torch_goat.experiments import Run, RunError
 from torch_goat.experiments.training import train as run_module
@@ -66,7 +67,7 @@ class Lab:
 
     def __init__(self, place: Path, seed: int) -> None:
         self.place, self.draw = place, random.Random(seed)
-        self.context = multiprocessing.get_context("forkserver")
+        self.context = server()
         self.context.set_forkserver_preload(["torch_goat.app.cli.app", "tests.experiments.training.test_resume"])
         write(place)
         self.train = ["train", str(place / "nodes.csv"), str(place / "edges.csv"), "--target", "label"]
@@ -94,7 +95,7 @@ class Lab:
         shutil.rmtree(self.place / name, ignore_errors=True)
         return Path(shutil.copytree(run, self.place / name))
 
-    def start(self, *arguments: str) -> multiprocessing.process.BaseProcess:
+    def start(self, *arguments: str) -> BaseProcess:
         process = self.context.Process(target=_goat, args=(list(arguments), self.place))
         process.start()
         return process

@@ -1,4 +1,3 @@
-import multiprocessing
 import os
 import signal
 from contextlib import suppress
@@ -10,8 +9,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-import tests.processes  # noqa: F401 (says what new processes import)
 from tests.postgres import database, postgres  # noqa: F401 (fixtures)
+from tests.processes import server
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as in the background of a script; some tests press Ctrl-C
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -47,5 +46,5 @@ def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of a search that begin with everything imported, instead of whole new interpreters."""
     from torch_goat.experiments import pool
 
-    context = multiprocessing.get_context("forkserver")
+    context = server()
     monkeypatch.setattr(pool.multiprocessing, "get_context", lambda kind: context)

@@ -6,8 +6,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from unittest import mock
 
 from torch_goat.files import locked
 
@@ -16,9 +19,16 @@ IMPORTED = ("pytest", "lightning_fabric", "torch_goat.app.cli.app", "torch_goat.
 multiprocessing.set_forkserver_preload(IMPORTED)
 
 
+def server() -> ForkServerContext:
+    """The server that forks processes. It sees no GPU: in a fork of a process that has asked for one, CUDA fails."""
+    with mock.patch.dict(os.environ, CUDA_VISIBLE_DEVICES=""):
+        forkserver.ensure_running()
+    return multiprocessing.get_context("forkserver")
+
+
 def start(work: Callable[..., object], *arguments: object) -> BaseProcess:
     """Starts a process in which everything is imported already."""
-    process = multiprocessing.get_context("forkserver").Process(target=work, args=arguments)
+    process = server().Process(target=work, args=arguments)
     process.start()
     return process
 
