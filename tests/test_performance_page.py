@@ -203,6 +203,7 @@ def test_the_page_on_the_learned_order() -> None:
         "docs/learned-order.md",
         [
             f"Of {runs} runs, {len(found)} have a head that sorts by the key (tau of at least 0.98)",
+            f"by itself has the key in {len(right)} of {runs} runs",
             f"({len(right)} of {runs} runs) this reaches {min(shares):.2f} to {max(shares):.2f} of the accuracy",
             "falling from 0.3 to 0.1 over 70 % of the epochs",
         ],
