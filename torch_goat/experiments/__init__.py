@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from torch_goat.experiments.run import NamedGraph, Run, RunError, find_runs, finished
     from torch_goat.experiments.training.fit import Observer, fit
     from torch_goat.experiments.training.interrupt import Interrupted
+    from torch_goat.experiments.training.loggers import MLflow, TensorBoard, WandB
     from torch_goat.experiments.training.loop import Epoch
     from torch_goat.experiments.training.options import Experiment, TrainingOptions
     from torch_goat.experiments.training.result import Result
-    from torch_goat.experiments.training.tensorboard import TensorBoard
     from torch_goat.experiments.training.train import train
 
 _HOMES = {
@@ -31,10 +31,10 @@ _HOMES = {
     "run": ("NamedGraph", "Run", "RunError", "find_runs", "finished"),
     "training.fit": ("Observer", "fit"),
     "training.interrupt": ("Interrupted",),
+    "training.loggers": ("MLflow", "TensorBoard", "WandB"),
     "training.loop": ("Epoch",),
     "training.options": ("Experiment", "TrainingOptions"),
     "training.result": ("Result",),
-    "training.tensorboard": ("TensorBoard",),
     "training.train": ("train",),
 }
 __all__ = sorted(name for names in _HOMES.values() for name in names)

@@ -1,4 +1,5 @@
 import shlex
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -14,11 +15,12 @@ from torch_goat.app.cli.progress import RunProgress, duration
 from torch_goat.app.cli.start import start
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables import Tables
-from torch_goat.experiments import Epoch, Experiment, Observer, Result, Run, TensorBoard, finished
+from torch_goat.experiments import Epoch, Experiment, MLflow, Observer, Result, Run, TensorBoard, WandB, finished
 from torch_goat.experiments import train as run
 from torch_goat.experiments.comparison import Ranking, Summary
 from torch_goat.experiments.own_graph import MODELS, compare_models, record_orderings
 from torch_goat.experiments.search import fingerprint
+from torch_goat.experiments.training.loggers import EpochLogger
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, show
 from torch_goat.experiments.training.processes import processes
 from torch_goat.files import no_link
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
 REPEATS = 3  # runs of each model in a comparison
+LOGGERS: dict[str, Callable[[Experiment, Path], EpochLogger]] = {
+    "tensorboard": lambda _, folder: TensorBoard(no_link(folder / "tensorboard")),
+    "mlflow": MLflow,
+    "wandb": WandB,
+}
 REASONS = {"epochs": "the maximum", "patience": "no improvement after it", "diverged": "then it diverged"}
 
 
@@ -68,6 +75,8 @@ def train(
         int | None, typer.Option(min=0, help="Threads that prepare mini-batches; by default chosen for the machine.")
     ] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")] = False,
+    mlflow: Annotated[bool, typer.Option("--mlflow", help="Also log settings and curves to MLflow.")] = False,
+    wandb: Annotated[bool, typer.Option("--wandb", help="Also log them to Weights & Biases.")] = False,
     repeats: Annotated[
         int | None, options.graph_option("--repeats", f"Runs of each compared model; {REPEATS} by default.", min=1)
     ] = None,
@@ -84,7 +93,9 @@ def train(
         raise SettingsError(f"--fanout must be a list of numbers such as 100,15, got {fanout!r}.") from None
     training = {"training.precision": precision, "training.batch_size": batch_size, "training.fanout": fanouts}
     changed = options.with_options(assignments, {**training, "seed": seed, "index": index})
-    runner = partial(_run, tensorboard=tensorboard, device=device, data_dir=data_dir, workers=workers)
+    wanted = {"tensorboard": tensorboard, "mlflow": mlflow, "wandb": wandb}
+    loggers = [name for name, chosen in wanted.items() if chosen]
+    runner = partial(_run, loggers=loggers, device=device, data_dir=data_dir, workers=workers)
     if repeats is not None:
         if model is not None or config is not None:
             other = "--model" if model is not None else "--config"
@@ -118,7 +129,7 @@ def train(
 
 
 def _run(
-    experiment: Experiment, folder: Path, *, tensorboard: bool, workers: int | None, **more: Any
+    experiment: Experiment, folder: Path, *, loggers: Sequence[str], workers: int | None, **more: Any
 ) -> tuple[Result, bool]:
     """Trains with progress; also returns whether the run was finished before."""
     if workers is not None and not experiment.training.batch_size:
@@ -129,8 +140,8 @@ def _run(
     with ExitStack() as stack:
         name = f"{experiment.dataset} {experiment.model.name}"
         observers: list[Observer] = [stack.enter_context(RunProgress(name))]
-        if tensorboard and processes().leads:
-            observers.append(stack.enter_context(TensorBoard(no_link(folder / "tensorboard"))))
+        if processes().leads:
+            observers += [stack.enter_context(LOGGERS[name](experiment, folder)) for name in loggers]
 
         def observe(epoch: Epoch) -> None:
             for observer in observers:
