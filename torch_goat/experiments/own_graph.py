@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
 MODELS: Final = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE (mean)"}  # compared on your graph
+REPEATS: Final = 3  # runs of each model in a comparison
 UNBALANCED: Final = 3.0  # the ratio of the largest to the smallest class from which on classes are weighted
 RECORDED: Final = (0, 10, 30, 100, 300)  # epochs whose orderings are recorded, to show how stable they are
 MOST_RECORDED: Final = 1_000_000  # edges times heads; beyond, the files would be large
@@ -102,6 +103,25 @@ def record_orderings(experiment: Experiment, graph: "TableGraph", assignments: S
     return replace(experiment, training=replace(options, record_orderings=epochs))
 
 
+def repetitions(
+    tables: Tables, graph: "TableGraph", repeats: int | None = None, index: int | None = None
+) -> list[tuple[int, int]]:
+    """The split (from 0) and the number of the seed (from 0) of every run of a model.
+
+    Args:
+        repeats: The number of random splits, each with its own seed; of seeds, if a column decides the split; or of
+            seeds on every fold or split column, where folds are drawn anew for each. By default 3, but 1 for folds and
+            split columns.
+        index: The first random split, or the only fold or split column to train on.
+    """
+    count, first = graph.num_splits, index or 0
+    repeats = repeats or (REPEATS if count < 2 else 1)
+    if not count:
+        return [(first + repeat, repeat) for repeat in range(repeats)]
+    splits = range(count) if index is None else [index]
+    return [(split + repeat * tables.folds, repeat) for repeat in range(repeats) for split in splits]
+
+
 class ModelComparison(NamedTuple):
     """Models that were trained on the same splits of a graph."""
 
@@ -114,9 +134,9 @@ def compare_models(
     folder: str | Path | None = None,
     *,
     graph: "TableGraph | None" = None,
-    index: int = 0,
+    index: int | None = None,
     assignments: Sequence[str] = (),
-    repeats: int = 3,
+    repeats: int | None = None,
     runner: Callable[..., object] = train,
 ) -> ModelComparison:
     """Trains GOAT, GAT and GraphSAGE on the same splits of your graph and ranks them.
@@ -125,13 +145,13 @@ def compare_models(
 
     Args:
         folder: The folder for all runs; by default one in ``runs/``.
-        graph: The graph loaded from the tables, if it is loaded already.
-        index: The random split of ``graph``.
+        graph: The graph loaded from the tables with this index (or 0), if it is loaded already.
+        index: The first random split, or the only fold or split column; see :func:`repetitions`.
         assignments: Options to set for every model, such as ``"epochs=100"``.
-        repeats: The number of random splits, or of seeds if a column decides the split.
+        repeats: The number of random splits or seeds; see :func:`repetitions`.
         runner: Trains one run; called like ``train(experiment, folder, graph=graph)``.
     """
-    graph = graph or load_tables(tables, index)
+    graph = graph or load_tables(tables, index or 0)
     starts = {}
     for model in MODELS:
         own = tables if KINDS[model].edges else replace(tables, edge_features=False)
@@ -144,11 +164,11 @@ def compare_models(
             raise SettingsError(f"{error} Options must apply to all compared models; --model trains one.") from None
     root = Path(folder or Path("runs") / f"{starts['goat'].dataset}-{fingerprint(starts['goat'])}")
     runs = []
-    for repeat in range(repeats):
-        split = starts["goat"].index + (repeat if tables.split == "random" else 0)
-        loaded = graph if split == index else load_tables(tables, split)
+    loaded, last = graph, index or 0
+    for number, (split, repeat) in enumerate(repetitions(tables, graph, repeats, starts["goat"].index or index)):
+        loaded, last = loaded if split == last else load_tables(tables, split), split
         for model, start in starts.items():
-            experiment, place = replace(start, seed=start.seed + repeat, index=split), root / f"{model}-{repeat}"
+            experiment, place = replace(start, seed=start.seed + repeat, index=split), root / f"{model}-{number}"
             runner(experiment, place, graph=loaded if KINDS[model].edges else loaded.without_edge_features())
             runs.append(Run(place))
     ranking = compare_runs(runs, label=lambda run: run.experiment.model.name, metric=deciding_metric(graph))

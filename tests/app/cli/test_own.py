@@ -13,7 +13,7 @@ from tests.app.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat import settings
 from torch_goat.app.cli.train import verdict
-from torch_goat.experiments import Experiment, ModelOptions, Result, TrainingOptions, compare_runs
+from torch_goat.experiments import Experiment, ModelOptions, Result, Run, TrainingOptions, compare_runs
 
 FAST = ["--set", "epochs=3", "--set", "hidden_channels=4", "--device", "cpu"]
 TABLES = ["nodes.csv", "edges.csv", "--target", "label"]
@@ -89,7 +89,7 @@ def test_an_exported_dataset_trains_and_predicts(goat: Goat) -> None:
     goat("datasets", "export", "betweenness-100", "graph", code=2)
     goat("datasets", "export", "betweenness-100", "graph", "--force")
     ended = goat("train", "graph", "--model", "gcn", *FAST, "--out", "run")
-    assert "Split: column, 60 training, 20 validation and 20 test nodes" in ended.out
+    assert "Split: column 'split', 60 training, 20 validation and 20 test nodes" in ended.out
     assert "mean absolute error on the 100 nodes" in goat("predict", "run", "graph", "-o", "out.csv").err
     goat("train", "graph", "--fractions", "0.5,0.25,0.25", "--model", "mlp", *FAST, "--out", "b")
     found = settings.read(Experiment, Path("b/config.toml")).tables
@@ -196,7 +196,36 @@ def test_the_command_line_takes_the_place_of_a_folders_split(goat: Goat, tmp_pat
         Path("graph.toml").write_text(f"nodes = 'nodes.csv'\nedges = 'edges.csv'\ntarget = 'label'\n{said}\n")
         option, split = ("--split-column", "column") if given == "part" else ("--time-column", "time")
         ended = goat("train", ".", option, given, "--model", "gcn", *FAST, "--out", f"by-{given}")
-        assert f"Split: {split}," in ended.out
+        assert f"Split: {split} {given!r}" in ended.out
+
+
+def test_each_fold_and_each_split_column_is_one_run_of_a_model(goat: Goat, tmp_path: Path) -> None:
+    parts = ["train", "val", "test"]
+    lines = [
+        f"n{number},{number % 7},{parts[number % 3]},{parts[number // 3 % 3]},{'ab'[number % 2]}"
+        for number in range(30)
+    ]
+    write(tmp_path, "\n".join(["id,x,part_1,part_2,label", *lines]), "source,target\nn0,n1\n")
+    fast = ["--set", "epochs=1", "--device", "cpu"]
+    by_folds = [*TABLES, "--folds", "2", "--drop", "part_1", "--drop", "part_2", *fast]
+    ended = goat("train", *by_folds, "--repeats", "2", "--out", "folds")
+    assert "Split: fold 1 of 2, " in ended.out
+    configs = {path.parent.name: settings.read(Experiment, path) for path in Path("folds").glob("*/config.toml")}
+    assert {(one.index, one.seed) for name, one in configs.items() if name.startswith("gat-")} == {
+        (0, 0), (1, 0), (2, 1), (3, 1)
+    }  # fmt: skip
+    assert {one.split for one in configs.values()} == {"folds"}
+    tested = [Run(f"folds/gat-{number}").graph().data.test_mask for number in range(4)]
+    assert bool((tested[0] ^ tested[1]).all())
+    assert not bool((tested[0] == tested[2]).all())
+    goat("train", *TABLES, "--split-column", "part_*", *fast, "--out", "columns")
+    assert sorted(path.name for path in Path("columns").glob("goat-*")) == ["goat-0", "goat-1"]
+    masks = [Run(f"columns/goat-{number}").graph().data.test_mask.tolist() for number in range(2)]
+    assert masks == [[number % 3 == 2 for number in range(30)], [number // 3 % 3 == 2 for number in range(30)]]
+    goat("train", *TABLES, "--split-column", "part_*", "--index", "1", "--model", "gcn", *fast, "--out", "one")
+    assert Run("one").graph().data.test_mask.tolist() == masks[1]
+    goat("report", "columns", "-o", "report.html")
+    goat("predict", "columns/goat-1", "nodes.csv", "edges.csv", "-o", "predictions.csv")
 
 
 def test_the_example_is_what_its_script_draws(tmp_path: Path) -> None:

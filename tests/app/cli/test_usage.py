@@ -70,8 +70,11 @@ WRONG = [
     (f"train {OWN} --split paper", "--split applies to named datasets"),
     (f"train {OWN} --fractions 1,2", "must be three numbers"),
     (f"train {OWN} --fractions 0.5,0.4,0.3", "must sum to 1"),
-    (f"train {OWN} --split-column town --fractions 0.5,0.2,0.3", "town and --fractions cannot be combined"),
-    (f"train {OWN} --split-column town --time-column age", "town and --time-column cannot be combined"),
+    (f"train {OWN} --split-column town --fractions 0.5,0.2,0.3", "--split-column and --fractions cannot be combined"),
+    (f"train {OWN} --split-column town --time-column age", "--split-column and --time cannot be combined"),
+    (f"train {OWN} --folds 5 --fractions 0.5,0.2,0.3", "--folds and --fractions cannot be combined"),
+    (f"tune {OWN} --time age --group town", "--time and --group cannot be combined"),
+    (f"train {OWN} --folds 1", "Invalid value for '--folds'"),
     (f"train {OWN} --model goatt", "did you mean 'goat'?"),
     (f"train {OWN} --model gcn --repeats 5", "--repeats 5 applies to a comparison of models"),
     (f"train {OWN} --config x.toml --repeats 5", "leave out --repeats or --config"),
@@ -155,6 +158,7 @@ WRONG = [
 WRONG_FILES = [
     ("train --config none.toml", "goat: none.toml: no such file or directory.\n"),
     ("train nodes.csv --target label", "contains only nodes; add the file of the edges"),
+    (f"train {OWN} --folds 6", "the class 'no' has only 5 nodes, too few for 6 folds; use fewer"),
     ("train none.csv edges.csv --target label", "none.csv: no such file"),
     ("pid nodes.csv edges.csv --target wishes", "wishes"),
 ]

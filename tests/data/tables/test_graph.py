@@ -14,7 +14,7 @@ from torch_goat.settings import SettingsError, dumps, parse
 
 
 def test_tables_become_a_graph(tmp_path: Path) -> None:
-    data, ids, schema, notes, _ = load_tables(write(tmp_path))
+    data, ids, schema, notes, *_ = load_tables(write(tmp_path))
     assert ids == tuple("abcdefghij")
     assert schema.classes == ("no", "yes")
     assert data.y.tolist() == [1, 0] * 5
@@ -170,7 +170,7 @@ def test_features_of_duplicate_edges_are_averaged(tmp_path: Path, directed: bool
 
 def test_regression_is_standardised_by_its_training_part(tmp_path: Path) -> None:
     tables = write(tmp_path, target="age", drop=("label",))
-    data, _, schema, notes, _ = load_tables(tables)
+    data, _, schema, notes, *_ = load_tables(tables)
     assert (schema.task, schema.classes) == ("regression", ())
     y = np.array([30, 40, np.nan, 20, 50, 60, 35, 45, 25, 55])
     train = data.train_mask.numpy()
@@ -260,7 +260,7 @@ def test_classes_without_training_nodes_and_words_that_count_as_missing_are_told
 
 def test_columns_that_are_not_used_are_told(tmp_path: Path) -> None:
     nodes = "\n".join(line.replace(",", ",,", 1) for line in NODES.splitlines()).replace("id,,", "id,height,")
-    _, _, schema, notes, _ = load_tables(write(tmp_path, nodes))
+    _, _, schema, notes, *_ = load_tables(write(tmp_path, nodes))
     assert [column.name for column in schema.nodes] == ["age", "town", "member"]
     assert notes == ("the node columns height are empty and not used.",)
     assert load_tables(write(tmp_path, nodes, drop=("height",))).notes == ()

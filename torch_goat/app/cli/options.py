@@ -57,12 +57,12 @@ Set = Annotated[
 Edges = Annotated[str, typer.Argument(metavar="[EDGES]", help="The edges of your graph.")]
 
 
-def graph_option(name: str, text: str, **more: Any) -> Any:
+def graph_option(*names: str, text: str, **more: Any) -> Any:
     """An option in the help panel on your own graph."""
-    return typer.Option(name, help=text, rich_help_panel="Your own graph", **more)
+    return typer.Option(*names, help=text, rich_help_panel="Your own graph", **more)
 
 
-# How to read tables, by option: its type, the key of make_tables, and its help.
+# How to read tables, by option: its type, the key of make_tables, and its help. --time-column is an old name of --time.
 _TABLE_OPTIONS: Final[dict[str, tuple[Any, str, str]]] = {
     "target": (str, "target", "Node column to predict."),
     "task": (str, "task", "classification or regression; by default detected from the target."),
@@ -72,8 +72,14 @@ _TABLE_OPTIONS: Final[dict[str, tuple[Any, str, str]]] = {
     "order_by": (str, "order_by", "Edge column, such as a time, by which GOAT reads neighbours, the largest first."),
     "category": (list[str] | None, "categories", "Column of numbers that are categories; repeatable."),
     "drop": (list[str] | None, "drop", "Column that is not a feature; repeatable."),
-    "split_column": (str, "split_column", "Column that says train, val or test."),
-    "time_column": (str, "time_column", "Column of times: the earliest nodes train, the latest test."),
+    "split_column": (
+        str,
+        "split_column",
+        "Column that says train, val or test, or a pattern such as 'fold_*' of several.",
+    ),
+    "time": (str, "time_column", "Column of times: the earliest nodes train, the latest test."),
+    "group": (str, "group_column", "Column whose equal values are never in two parts of a random split."),
+    "folds": (int | None, "folds", "Number of stratified folds, each of which is the test set once."),
     "fractions": (str, "fractions", "Fractions of a random split; 0.6,0.2,0.2 by default."),
 }
 
@@ -98,7 +104,9 @@ def reads_tables(*without: str) -> Callable[[Callable[..., Any]], Callable[..., 
 
         parameters = [one for name, one in inspect.signature(command).parameters.items() if name != "given"]
         for name, (kind, _, text) in chosen.items():
-            annotation = Annotated[kind, graph_option(f"--{name.replace('_', '-')}", text)]  # type: ignore[valid-type]
+            more = {"min": 2} if name == "folds" else {}
+            names = [f"--{name.replace('_', '-')}", *(["--time-column"] if name == "time" else [])]
+            annotation = Annotated[kind, graph_option(*names, text=text, **more)]  # type: ignore[valid-type]
             default = {str: "", bool: False}.get(kind)
             parameters.append(
                 inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

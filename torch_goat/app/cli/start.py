@@ -15,6 +15,7 @@ from torch_goat.data.datasets import DATASETS
 from torch_goat.data.loader import open_graph
 from torch_goat.data.loader.folder import is_graph_folder
 from torch_goat.data.tables import Column, Tables, Task, find_tables, load_tables
+from torch_goat.data.tables.options import SPLITS, conflict
 from torch_goat.experiments import Experiment, ModelOptions, TrainingOptions
 from torch_goat.experiments.own_graph import array_experiment, graph_name, is_unbalanced, override, table_experiment
 from torch_goat.experiments.search import starting_point
@@ -70,7 +71,9 @@ def start(
     elif not own:
         check_exists(dataset, given.options)
     elif split is not None:
-        raise SettingsError("--split applies to named datasets; use --fractions, --split-column or --time-column.")
+        raise SettingsError(
+            "--split applies to named datasets; use --fractions, --folds, --split-column, --group or --time."
+        )
     settled = None if config is None else settings.read(Experiment, config)
     if arrays:
         return Start(array_experiment(Path(dataset), model or "goat", settled))
@@ -119,14 +122,15 @@ def check_exists(dataset: str, options: Sequence[str]) -> None:
 def make_tables(nodes: str, edges: str, *, fractions: str = "", **options: Any) -> Tables:
     """The tables that the arguments describe; options override those of the folder's ``graph.toml``."""
     values = find_tables(nodes, edges) | options
-    column, time = options.get("split_column"), options.get("time_column")
-    if column and (time or fractions):
-        other = "--time-column" if time else "--fractions"
-        raise SettingsError(f"--split-column {column} and {other} cannot be combined; leave one of them out.")
-    if column:
-        values["time_column"] = ""
-    if time or fractions:
-        values["split_column"] = ""
+    given = [key for key in SPLITS if options.get(key)]
+    names = {"split_column": "--split-column", "time_column": "--time", "group_column": "--group", "folds": "--folds"}
+    both = [names[key] for key in conflict(given)]
+    if fractions and not both and {"split_column", "folds"} & {*given}:
+        both = [names[given[0] if given[0] == "split_column" else "folds"], "--fractions"]
+    if both:
+        raise SettingsError(f"{both[0]} and {both[1]} cannot be combined; leave one of them out.")
+    if given or fractions:  # they replace the split of the folder
+        values = {key: value for key, value in values.items() if key not in SPLITS or key in given}
     if fractions:
         values |= _parse_fractions(fractions)
     if not values.get("target"):
@@ -171,7 +175,7 @@ def read_graph(tables: Tables, index: int) -> "TableGraph":
         mean, scale = schema.target_mean, schema.target_scale
         say(f"Target: {schema.target!r}, a number (mean {mean:.4g}, standard deviation {scale:.4g}).")
     train, val, test = (int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test"))
-    say(f"Split: {tables.split}, {train} training, {val} validation and {test} test nodes.")
+    say(f"Split: {graph.split}, {train} training, {val} validation and {test} test nodes.")
     if schema.order_by:
         say(f"Order: GOAT reads neighbours in decreasing order of {schema.order_by!r}; other models ignore it.")
     for note in graph.notes:

@@ -18,7 +18,7 @@ from torch_goat.data.tables import Tables
 from torch_goat.experiments import Epoch, Experiment, MLflow, Observer, Result, Run, TensorBoard, WandB, finished
 from torch_goat.experiments import train as run
 from torch_goat.experiments.comparison import Ranking, Summary
-from torch_goat.experiments.own_graph import MODELS, compare_models, record_orderings
+from torch_goat.experiments.own_graph import MODELS, REPEATS, compare_models, record_orderings
 from torch_goat.experiments.search import fingerprint
 from torch_goat.experiments.training.loggers import EpochLogger
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, show
@@ -29,11 +29,15 @@ from torch_goat.settings import SettingsError
 if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
-REPEATS = 3  # runs of each model in a comparison
 LOGGERS: dict[str, Callable[[Experiment, Path], EpochLogger]] = {
     "tensorboard": lambda _, folder: TensorBoard(no_link(folder / "tensorboard")),
     "mlflow": MLflow,
     "wandb": WandB,
+}
+_WHAT = {
+    "random": "splits, each with its own seed",
+    "folds": "runs, each tested on another fold",
+    "columns": "runs on the splits of the columns",
 }
 REASONS = {"epochs": "the maximum", "patience": "no improvement after it", "diverged": "then it diverged"}
 
@@ -78,7 +82,13 @@ def train(
     mlflow: Annotated[bool, typer.Option("--mlflow", help="Also log settings and curves to MLflow.")] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Also log them to Weights & Biases.")] = False,
     repeats: Annotated[
-        int | None, options.graph_option("--repeats", f"Runs of each compared model; {REPEATS} by default.", min=1)
+        int | None,
+        options.graph_option(
+            "--repeats",
+            text=f"Runs of each compared model, {REPEATS} by default; with folds or several split columns, runs on "
+            "each of them, 1 by default.",
+            min=1,
+        ),
     ] = None,
 ) -> None:
     """Train a model on a dataset or on your own graph. Everything is saved in a run folder; the same command resumes a
@@ -109,7 +119,7 @@ def train(
         if tables.edge_features:
             say("Note: GraphSAGE does not use edge features.")
         compared = compare_models(
-            tables, out, graph=graph, index=begun.index, assignments=changed, repeats=repeats or REPEATS, runner=runner
+            tables, out, graph=graph, index=index, assignments=changed, repeats=repeats, runner=runner
         )
         _show_ranking(compared.ranking, tables)
         best = compared.ranking.groups[0].best.folder
@@ -178,9 +188,9 @@ def _show_ranking(ranking: Ranking[Run], tables: Tables) -> None:
         rows.append([name, *map(_shown, cells), f"{seconds:.1f}"])
     names = [f"validation {ranking.metric}", *(f"test {metric}" for metric in metrics)]
     console().print(Aligned(["model", *names, "seconds"], rows))
-    repeats = len(ranking["goat"].runs)
-    what = "splits, each with its own seed" if tables.split == "random" else "seeds on the same split"
-    say(f"Mean and standard deviation over {repeats} {what}." if repeats > 1 else "One run per model.")
+    runs = ranking["goat"].runs
+    what = "seeds on the same split" if len({run.experiment.index for run in runs}) == 1 else _WHAT[tables.split]
+    say(f"Mean and standard deviation over {len(runs)} {what}." if len(runs) > 1 else "One run per model.")
     say(verdict(ranking))
 
 

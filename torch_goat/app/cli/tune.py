@@ -46,7 +46,12 @@ def tune(
         list[str] | None, typer.Option("--space", metavar="KEY=A,B", help="Values to search for a key; repeatable.")
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric to optimise; by default accuracy or mse.")] = "",
-    indices: Annotated[str, typer.Option(help="Graphs or splits of each trial, such as 0,1,2.")] = "0",
+    indices: Annotated[
+        str,
+        typer.Option(
+            help="Graphs or splits of each trial, such as 0,1,2; by default 0, or all folds or split columns."
+        ),
+    ] = "",
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the search and of training.")] = 0,
     split: options.Split = None,
     config: options.Config = None,
@@ -76,7 +81,7 @@ def tune(
     search = Search(
         experiment,
         checked(space | parse_space(spaces or []), experiment, _keys(fixed, spaces or [])),
-        indices=_numbers(indices),
+        indices=_numbers(indices) if indices else tuple(range(max(1, begun.graph.num_splits if begun.graph else 1))),
         metric=metric or (METRICS[begun.task][0] if begun.graph is None else deciding_metric(begun.graph)),
         method="grid" if grid else "tpe",
         seed=seed,

@@ -20,6 +20,7 @@ from torch_goat.app.explain.explanation import check_learned_order, learns_order
 from torch_goat.app.explain.removals import forward
 from torch_goat.app.report import charts, measures, text
 from torch_goat.app.report.viewer import viewer_data
+from torch_goat.data.tables.options import SPLITS
 from torch_goat.experiments import NamedGraph, Run, RunError, compare_runs, find_runs
 from torch_goat.experiments.run import Damaged
 from torch_goat.nn import Ordering
@@ -116,7 +117,7 @@ def comparable(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     def task(run: Run) -> tuple[Any, ...]:
         one, tables = run.experiment, run.experiment.tables
         files = () if tables is None else (tables.digest or (tables.nodes, tables.edges), tables.target)
-        parts = () if tables is None else (tables.split_column, tables.time_column, tables.train, tables.val)
+        parts = () if tables is None else (*(getattr(tables, key) for key in SPLITS), tables.train, tables.val)
         return one.dataset, one.split, one.graph, files, parts, next(iter(run.result.metrics["val"]))
 
     def name(run: Run) -> str:

@@ -10,11 +10,12 @@ from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
 from torch_goat.data.tables.columns import encode, find_texts, fit_columns, times
-from torch_goat.data.tables.labels import TRAIN, guess_task, read_target, split_nodes
+from torch_goat.data.tables.labels import guess_task, read_target
 from torch_goat.data.tables.options import Tables
 from torch_goat.data.tables.read import ParsedTables, open_tables, parse, parse_training
 from torch_goat.data.tables.schema import Column, Schema
 from torch_goat.data.tables.source import Source, TableError
+from torch_goat.data.tables.splits import TRAIN, split_columns, split_nodes
 
 
 class TableGraph(NamedTuple):
@@ -25,6 +26,8 @@ class TableGraph(NamedTuple):
     schema: Schema  # fitted on the training nodes
     notes: tuple[str, ...]  # remarks about the files for the user
     digest: str  # SHA-256 of the files' contents, for Tables.digest
+    split: str  # which split it is, such as "fold 2 of 5" or "time ..." with the cut-off dates
+    num_splits: int  # folds or split columns; 1 if one column decides, 0 for any number of random splits
 
     @property
     def num_edges(self) -> int:
@@ -52,8 +55,8 @@ def load_tables(tables: Tables, index: int) -> TableGraph:
     target = found.nodes.frame[tables.target]
     task = tables.task or guess_task(target)
     y, classes = read_target(tables, found.nodes, task)
-    part = split_nodes(tables, found.nodes, y, y if classes else np.zeros(len(y), dtype=np.int64), index)
-    train = part == TRAIN
+    split = split_nodes(tables, found.nodes, y, classes, index)
+    train = split.part == TRAIN
     mean, scale = (0.0, 1.0) if classes else (float(y[train].mean()), float(y[train].std()) or 1.0)
     nodes, edges = _fit_features(tables, found, train)
     schema = Schema(
@@ -77,9 +80,10 @@ def load_tables(tables: Tables, index: int) -> TableGraph:
     else:
         data.target_scale = scale
     for number, name in enumerate(("train_mask", "val_mask", "test_mask")):
-        data[name] = torch.from_numpy(part == number)
+        data[name] = torch.from_numpy(split.part == number)
     ids = tuple(found.nodes.frame[schema.id])
-    return TableGraph(data, ids, schema, _notes(tables, found, schema, data), found.digest)
+    notes = _notes(tables, found, schema, data)
+    return TableGraph(data, ids, schema, notes, found.digest, split.text, split.total)
 
 
 def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None) -> NewGraph:
@@ -117,7 +121,8 @@ def _fit_features(
     tables: Tables, found: ParsedTables, train: np.ndarray
 ) -> tuple[tuple[Column, ...], tuple[Column, ...]]:
     """The features of nodes and edges; edge statistics are computed on edges with a training node."""
-    taken = {found.names["id"], tables.target, tables.split_column, tables.time_column, *tables.drop}
+    taken = {found.names["id"], tables.target, tables.time_column, tables.group_column, *tables.drop}
+    taken.update(split_columns(tables, found.nodes.columns))
     free = [name for name in found.nodes.columns if name not in taken]
     nodes = fit_columns(found.nodes, free, train, tables.categories)
     if not tables.edge_features:

@@ -1,8 +1,10 @@
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 from torch_goat.settings import check_fields
 
+SPLITS: Final = ("split_column", "time_column", "group_column", "folds")
 Task = Literal["classification", "regression"]
 
 
@@ -22,10 +24,14 @@ class Tables:
     order_by: str = ""  #: the edge column, numbers or dates, in whose decreasing order GOAT reads neighbours
     categories: tuple[str, ...] = ()  #: columns of numbers that are category names
     drop: tuple[str, ...] = ()  #: columns that are not features
-    split_column: str = ""  #: says ``train``, ``val`` or ``test``; without ``val``, some training nodes validate
+    #: says ``train``, ``val`` or ``test``; without ``val``, some training nodes validate. A pattern such as ``fold_*``
+    #: names several such columns, one split each
+    split_column: str = ""
     time_column: str = ""  #: numbers or dates: the earliest nodes train, the next validate, the latest test
+    group_column: str = ""  #: nodes with the same value, drawn at random, are never in two parts
+    folds: int = 0  #: if not 0, the nodes are divided into so many folds, each of which is the test set of one split
     train: float = 0.6  #: the fraction of training nodes, drawn at random per class if no column decides
-    val: float = 0.2  #: the fraction of validation nodes; the rest are test nodes
+    val: float = 0.2  #: the fraction of validation nodes; the rest, or the fold, are test nodes
     digest: str = ""  #: the SHA-256 of the files' contents, to refuse files that changed; empty checks nothing
 
     def __post_init__(self) -> None:
@@ -35,14 +41,23 @@ class Tables:
                 f"train = {self.train} and val = {self.val} must be above 0 and sum to less than 1; the rest is for "
                 "testing."
             )
-        if self.split_column and self.time_column:
-            raise ValueError("split_column and time_column cannot be combined; leave one of them out.")
-        for key in ("id", "split_column", "time_column", "categories", "drop"):
+        if self.folds < 0 or self.folds == 1:
+            raise ValueError(f"folds must be at least 2, or 0 for none, got {self.folds}.")
+        if both := conflict([key for key in SPLITS if getattr(self, key)]):
+            raise ValueError(f"{both[0]} and {both[1]} cannot be combined; leave one of them out.")
+        for key in ("id", *SPLITS, "categories", "drop"):
             value = getattr(self, key)
             if self.target in (value if isinstance(value, tuple) else (value,)):
                 raise ValueError(f"{key} contains {self.target!r}, which is the target; choose another column.")
 
     @property
     def split(self) -> str:
-        """How the nodes are split: ``"random"``, ``"column"`` or ``"time"``."""
-        return "column" if self.split_column else "time" if self.time_column else "random"
+        """How the nodes are split: ``"random"``, ``"folds"``, ``"column"``, ``"columns"`` or ``"time"``."""
+        if self.split_column:
+            return "columns" if set("*?[") & set(self.split_column) else "column"
+        return "time" if self.time_column else "folds" if self.folds else "random"
+
+
+def conflict(keys: Collection[str]) -> list[str]:
+    """Two keys of :data:`SPLITS` that cannot be combined, if there are such among these."""
+    return [] if {*keys} <= {"folds", "group_column"} else [*keys][:2] if len(keys) > 1 else []

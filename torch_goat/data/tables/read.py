@@ -16,6 +16,7 @@ from torch_goat.data.tables.graphml_source import GraphMLReader
 from torch_goat.data.tables.options import Tables
 from torch_goat.data.tables.parquet_source import ParquetSource
 from torch_goat.data.tables.source import PARQUET, Source, TableError, first_row, read_bytes
+from torch_goat.data.tables.splits import check_split, split_columns
 
 _IDS = ("id", "node_id", "nodeid", "node")
 _ENDS = (("source", "target"), ("src", "dst"), ("from", "to"), ("source_id", "target_id"), ("u", "v"))
@@ -83,9 +84,7 @@ def _stamp(path: str) -> tuple[int, ...]:
 def _parse_training(tables: Tables, *stamps: tuple[int, ...]) -> ParsedTables:
     nodes, edges, digest = open_tables(tables.nodes, tables.edges)
     nodes.check(tables.target, "the target")
-    for column, purpose in ((tables.split_column, "the split"), (tables.time_column, "the time")):
-        if column:
-            nodes.check(column, purpose)
+    check_split(tables, nodes)
     for column in (*tables.drop, *tables.categories):
         if column not in edges.columns:
             nodes.check(column, "--drop or --category")
@@ -110,7 +109,8 @@ def parse(tables: Tables, nodes: Source, edges: Source, digest: str, known: Sequ
     if tables.order_by in ends:
         raise TableError(f"{edges.path}, line 1: {tables.order_by!r} holds ends of the edges; order by another column.")
     names |= {"source": ends[0], "destination": ends[1]}
-    text = {tables.target, tables.split_column, tables.time_column, *tables.categories}
+    text = {tables.target, tables.time_column, tables.group_column, *tables.categories}
+    text.update(split_columns(tables, nodes.columns))
     nodes.frame = nodes.read(text & set(nodes.columns), [names["id"]])
     if nodes.frame.empty:
         raise TableError(f"{nodes.path}, line 1: there are no rows below the header; a graph needs nodes.")
