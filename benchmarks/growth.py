@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 from graphs import power_law
-from layer import WIDTH, environment, step
+from layer import environment, step
 from measure import milliseconds
 from torch import Tensor
 from tqdm import tqdm
@@ -24,7 +24,7 @@ EDGES = [1_000_000, 2_000_000, 5_000_000, 10_000_000]
 LARGEST = 1000  # degree of the largest node where edges grow
 DEGREES = [100, 1_000, 10_000, 100_000]
 FIXED_EDGES = 1_000_000  # where the largest degree grows
-FEATURES = 16
+FEATURES = WIDTH = 16
 
 
 def time_of(num_nodes: int, edge_index: Tensor, heads: int, device: torch.device) -> float:

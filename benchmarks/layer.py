@@ -1,126 +1,150 @@
-"""Time and peak memory of GOATConv, GATConv, and padded and packed ``nn.LSTM``, with ratios.
+"""Time and peak memory of GOATConv next to GATConv and other layers of PyTorch Geometric, with ratios.
 
-    python benchmarks/layer.py --threads 1 --graphs Cora --out build/bench
+    python benchmarks/layer.py --graphs Cora --configurations 8x16,1x256 --threads 1,2 --out build/bench
 
-All have 8 heads of width 16 (GOAT: a bidirectional LSTM of width 8 per direction) and the same input: forward and
-backward, scores and sorting included, on one graph repeatedly as in training, and on a new graph in each call. Memory
-is that of a call with a new graph. Besides the paper's layer, the default one is measured, with and without a gradient
-for the order (``order_noise``). Writes ``layer.json`` and ``layer.md`` into ``--out``.
+Every layer is measured as a hidden layer of a network: the input is random, as wide as the output (heads x channels),
+and needs a gradient. A call is one forward and one backward pass from a given gradient of the output, with everything
+that belongs to it: scores, softmax, sorting. The same graph is used in every call, except for rows with "new graph",
+where nothing is there that a layer keeps of a graph. GOATConv has its default options, a bidirectional LSTM.
+
+Layers take turns: every round calls each of them once, and a ratio is the median over rounds of the time divided by
+that of GATConv in the same round, so that a busy machine slows down both. Memory is the peak above what was in use
+before a call with a new graph. First calls are measured in processes of their own, once with empty caches of numba and
+Triton and once with those that the first process has filled.
+
+Writes ``layer.json`` and ``layer.md`` into ``--out``. See :mod:`layer_subjects` for the layers.
 """
 
 import argparse
-import functools
 import json
+import os
 import platform
+import subprocess
+import sys
+import tempfile
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 
 import torch
 from graphs import Graph, load
-from measure import megabytes, milliseconds
-from torch.nn import LSTM, Module
-from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
-from torch_geometric.nn import GATConv
+from layer_subjects import BASE, CONFIGURATIONS, NEW_GRAPH, Configuration, subjects
+from measure import interleaved, megabytes
+from torch import Tensor
+from torch.nn import Module
 from tqdm import tqdm
 
 import torch_goat
 from torch_goat.nn import GOATConv
 
-HEADS, WIDTH = 8, 16
-NEW_GRAPH = ", new graph each call"
-DEFAULT, NOISE = "GOATConv default", "GOATConv default, order_noise"
-PACKED_STEPS = 2e6  # head-steps above which packed nn.LSTM takes minutes on a CPU and is measured with one head
-PACKED_LONGEST = 5000  # steps above which it is not tried at all
-PADDED_GIGABYTES = 4  # states above which padding is not tried
 
-
-def packed(in_channels: int, out_channels: int) -> Module:
-    """What one would write by hand: PyTorch's own LSTM over a packed sequence."""
-    return LSTM(in_channels, out_channels // 2, bidirectional=True)
-
-
-class Padded(Module):
-    """What PyG's LSTMAggregation does: pad to the longest sequence and read the state after the padding."""
-
-    def __init__(self, in_channels: int, out_channels: int) -> None:
-        super().__init__()
-        self.lstm = LSTM(in_channels, out_channels // 2, batch_first=True, bidirectional=True)
-
-    def forward(self, sequence: PackedSequence) -> torch.Tensor:
-        return self.lstm(pad_packed_sequence(sequence, batch_first=True)[0])[0][:, -1]
-
-
-def subjects(graph: Graph, device: torch.device) -> dict[str, Callable[[], Module] | str]:
-    """The layers to measure by name, or why one is left out."""
-    features = graph.num_features
-    found: dict[str, Callable[[], Module] | str] = {"GATConv": lambda: GATConv(features, WIDTH, HEADS)}
-    for backend, status in torch_goat.backends().items():
-        if backend != "reference" and status.available and (backend == "triton") <= (device.type == "cuda"):
-            if backend == "cpu" and device.type != "cpu":
-                continue
-            build = functools.partial(GOATConv.paper, features, WIDTH, HEADS, backend=backend)
-            found[f"GOATConv {backend}"] = found[f"GOATConv {backend}{NEW_GRAPH}"] = build
-    found[DEFAULT] = functools.partial(GOATConv, features, WIDTH, HEADS)
-    found[NOISE] = functools.partial(GOATConv, features, WIDTH, HEADS, order_noise=0.2)
-    steps = graph.edge_index.size(1) * HEADS
-    if device.type == "cpu" and steps > PACKED_STEPS:
-        found["packed nn.LSTM, one head"] = lambda: GOATConv.paper(features, WIDTH, 1, rnn=packed)
-        for backend in [name.split()[1] for name in found if name.startswith("GOATConv") and NEW_GRAPH in name]:
-            name = f"GOATConv {backend}"
-            found[f"{name}, one head"] = lambda backend=backend: GOATConv.paper(features, WIDTH, 1, backend=backend)
-    elif graph.largest_degree > PACKED_LONGEST:
-        found["packed nn.LSTM"] = f"a sequence of {graph.largest_degree + 1} steps takes minutes"
-    else:
-        found["packed nn.LSTM"] = lambda: GOATConv.paper(features, WIDTH, HEADS, rnn=packed)
-    gigabytes = graph.num_nodes * (graph.largest_degree + 1) * 6 * WIDTH * 4 / 1e9
-    if gigabytes > PADDED_GIGABYTES:
-        found["padded nn.LSTM"] = f"one head's padded states take {gigabytes:.0f} GB"
-    else:
-        found["padded nn.LSTM"] = lambda: GOATConv.paper(features, WIDTH, HEADS, rnn=Padded)
-    return found
-
-
-def step(layer: Module, x: torch.Tensor, edge_index: torch.Tensor, new_graph: bool = False) -> Callable[[], None]:
+def step(layer: Module, x: Tensor, edge_index: Tensor, new_graph: bool = False) -> Callable[[], None]:
     """One forward and backward pass; with a new graph each time, nothing is there that a layer keeps of a graph."""
+    gradient = None
 
     def call() -> None:
+        nonlocal gradient
         layer.zero_grad()
         x.grad = None
-        layer(x, edge_index.clone() if new_graph else edge_index).square().mean().backward()
+        out = layer(x, edge_index.clone() if new_graph else edge_index)
+        if gradient is None:
+            gradient = torch.randn_like(out)
+        out.backward(gradient)
 
     return call
 
 
-def measure(graph: Graph, device: torch.device, layers: tuple[str, ...]) -> list[dict]:
-    """One row per subject of a graph whose name begins with one of ``layers``."""
-    torch.manual_seed(0)
-    torch_goat.set_checks("checks off" not in graph.name)
-    x = torch.randn(graph.num_nodes, graph.num_features, device=device, requires_grad=True)
-    edge_index = graph.edge_index.to(device)
+class Case:
+    """A graph, a configuration and the layers to measure on them."""
+
+    def __init__(self, graph: Graph, configuration: Configuration, device: torch.device, layers: tuple[str, ...]):
+        self.graph, self.configuration, self.device = graph, configuration, device
+        found = subjects(graph, configuration, device).items()
+        self.subjects = {name: build for name, build in found if name == BASE or name.startswith(layers)}
+
+    def calls(self, new_graph: bool = False) -> tuple[dict[str, Callable[[], None]], dict[str, str]]:
+        """A step of every layer by name, and why a layer has none."""
+        torch.manual_seed(0)
+        torch_goat.set_checks("checks off" not in self.graph.name)
+        x = torch.randn(self.graph.num_nodes, self.configuration.width, device=self.device, requires_grad=True)
+        # Sorted by target, as PyG's LSTM aggregation needs it.
+        edge_index = self.graph.edge_index[:, self.graph.edge_index[1].argsort(stable=True)].to(self.device)
+        calls, left_out = {}, {}
+        for name, build in self.subjects.items():
+            if isinstance(build, str):
+                left_out[name] = build
+                continue
+            call = step(build().to(self.device), x, edge_index, new_graph or NEW_GRAPH in name)
+            try:
+                call()
+            except Exception as error:  # a layer that cannot run here must not end the measurement of the others
+                left_out[name] = f"{type(error).__name__}: {str(error).splitlines()[0][:100]}"
+            else:
+                calls[name] = call
+        return calls, left_out
+
+    def times(self, threads: int) -> list[dict]:
+        """One row per layer, with milliseconds and their ratio to GATConv."""
+        torch.set_num_threads(threads)
+        calls, left_out = self.calls()
+        times = interleaved(calls, self.device)
+        rows = []
+        for name in self.subjects:
+            row = {"graph": self.graph.name, "configuration": self.configuration.name, "threads": threads}
+            row |= {"layer": name, "ms": None, "ms_ratio": None, "rounds": 0, "note": left_out.get(name, "")}
+            if name in times:
+                ratios = [own / base for own, base in zip(times[name], times[BASE], strict=False)]
+                row |= {"ms": 1e3 * median(times[name]), "ms_ratio": median(ratios), "rounds": len(times[name])}
+            rows.append(row)
+        return rows
+
+    def memory(self) -> dict[str, float | None]:
+        """Megabytes of a call of every layer by name."""
+        torch.set_num_threads(1)
+        return {name: megabytes(call, self.device) for name, call in self.calls(new_graph=True)[0].items()}
+
+
+def first_call(configuration: Configuration, device: torch.device) -> dict[str, float]:
+    """Seconds of the first forward and backward pass of the default layer in this process, on a small graph."""
+    graph = load("small", None)
+    layer = GOATConv(configuration.width, configuration.channels, configuration.heads).to(device)
+    x = torch.randn(graph.num_nodes, configuration.width, device=device, requires_grad=True)
+    layer.lin_src(x).sum().backward()  # the device and its libraries are ready
+    _wait(device)
+    start = time.perf_counter()
+    out = layer(x, graph.edge_index.to(device))
+    _wait(device)
+    middle = time.perf_counter()
+    out.backward(torch.ones_like(out))
+    _wait(device)
+    return {"forward_s": middle - start, "backward_s": time.perf_counter() - middle}
+
+
+def first_calls(configurations: list[Configuration], device: torch.device) -> list[dict]:
+    """The first call in a new process, with empty and with filled caches."""
     rows = []
-    chosen = [(name, build) for name, build in subjects(graph, device).items() if name.startswith(layers)]
-    bar = tqdm(chosen, desc=graph.name, unit="layer")
-    for name, build in bar:
-        bar.set_postfix_str(name)
-        row = {"graph": graph.name, "layer": name, "ms": None, "mb": None, "note": ""}
-        if isinstance(build, str):
-            row["note"] = build
-        else:
-            layer = build().to(device)
-            row["ms"] = milliseconds(step(layer, x, edge_index, NEW_GRAPH in name), device)
-            row["mb"] = megabytes(step(layer, x, edge_index, new_graph=True), device)
-            bar.write(f"{graph.name}, {name}: {row['ms']:.2f} ms")
-        rows.append(row)
-    by_name = {row["layer"]: row for row in rows}
-    base = by_name["GATConv"]
-    if NOISE in by_name:
-        times, memory = (by_name[NOISE][unit] / by_name[DEFAULT][unit] for unit in ("ms", "mb"))
-        by_name[NOISE]["note"] = f"{times:.2f} x the time and {memory:.2f} x the memory of the default"
-    for row in rows:
-        for unit in ("ms", "mb"):
-            row[f"{unit}_ratio"] = row[unit] / base[unit] if row[unit] and base[unit] else None
+    for configuration in configurations:
+        with tempfile.TemporaryDirectory() as caches:
+            quiet = {"TRITON_CACHE_DIR": caches, "NUMBA_CACHE_DIR": caches, "TORCH_GOAT_QUIET": "1"}
+            command = [sys.executable, __file__, "--device", str(device), "--first-call-of", configuration.name]
+            for cache in ("empty", "filled"):
+                done = subprocess.run(command, env=os.environ | quiet, capture_output=True, text=True, check=True)
+                rows.append({"configuration": configuration.name, "caches": cache} | json.loads(done.stdout))
     return rows
+
+
+def compile_first(arguments: argparse.Namespace) -> None:
+    """Fills the caches of the compilers with one process per configuration, since compiling uses one core each."""
+    command = [sys.executable, __file__, "--device", arguments.device, "--layers", arguments.layers, "--compile-only"]
+    command += ["--graphs", arguments.graphs] + (["--data", arguments.data] if arguments.data else [])
+    processes = [
+        subprocess.Popen([*command, "--configurations", name], stdout=subprocess.DEVNULL)
+        for name in arguments.configurations.split(",")
+    ]
+    for process in processes:
+        process.wait()
 
 
 def environment(device: torch.device) -> dict[str, str | int]:
@@ -144,52 +168,112 @@ def heading(title: str, about: dict[str, str | int]) -> list[str]:
     return [f"# {title}", "", ", ".join(f"{key} {value}" for key, value in about.items()) + ".", ""]
 
 
-def markdown(rows: list[dict], about: dict[str, str | int]) -> str:
+def table(rows: list[dict], unit: str) -> list[str]:
+    """A table of the rows of one graph, a line per layer and a column per configuration.
+
+    GATConv has its milliseconds or megabytes (``unit``), every other layer its ratio to GATConv.
+    """
+    layers, columns = (list(dict.fromkeys(row[key] for row in rows)) for key in ("layer", "configuration"))
+    by_cell = {(row["layer"], row["configuration"]): row for row in rows}
+
+    def cell(layer: str, column: str) -> str:
+        row = by_cell.get((layer, column), {})
+        value = row.get(unit) if layer == BASE else row.get(f"{unit}_ratio")
+        return "-" if value is None else f"{value:.{1 if layer == BASE or value >= 10 else 2}f}"
+
+    return [
+        f"| {unit} for GATConv, else x GATConv | {' | '.join(columns)} |",
+        f"|---|{'---:|' * len(columns)}",
+        *[f"| {layer} | {' | '.join(cell(layer, column) for column in columns)} |" for layer in layers],
+    ]
+
+
+def tables(result: dict) -> list[str]:
+    """All tables of a result: time by graph and number of threads, memory by graph, first calls, what is left out."""
+    rows, lines = result["rows"], []
+    on_gpu = "NVIDIA" in str(result["environment"]["device"])
+    for graph, threads in dict.fromkeys((row["graph"], row["threads"]) for row in rows):
+        chosen = [row for row in rows if (row["graph"], row["threads"]) == (graph, threads)]
+        where = "" if on_gpu else f", {threads} thread{'s' if threads > 1 else ''}"
+        lines += [f"{graph}{where}, time:", "", *table(chosen, "ms"), ""]
+    for graph in dict.fromkeys(row["graph"] for row in rows):
+        chosen = [row for row in rows if row["graph"] == graph and row.get("mb") is not None]
+        if chosen:
+            lines += [f"{graph}, memory:", "", *table(chosen, "mb"), ""]
+    if result["first_calls"]:
+        lines += ["First call of GOATConv in a new process:", ""]
+        lines += ["| configuration | caches | forward (s) | backward (s) |", "|---|---|---:|---:|"]
+        lines += [
+            f"| {row['configuration']} | {row['caches']} | {row['forward_s']:.1f} | {row['backward_s']:.1f} |"
+            for row in result["first_calls"]
+        ]
+        lines += [""]
+    left_out = dict.fromkeys(
+        f"- {row['graph']}, {row['configuration']}, {row['layer']}: {row['note']}." for row in rows if row["note"]
+    )
+    return lines + (["Left out:", "", *left_out] if left_out else [])
+
+
+def markdown(result: dict) -> str:
     """The result as a page."""
-
-    def cell(value: float | None, form: str) -> str:
-        return "-" if value is None else format(value, form)
-
-    lines = [
-        "# GOATConv beside GATConv",
-        "",
-        "Forward and backward, 8 heads of width 16 (8 per direction), sorting included. "
-        + ", ".join(f"{key} {value}" for key, value in about.items())
-        + ".",
-        "",
-        "| graph | layer | time (ms) | x GATConv | memory (MB) | x GATConv | |",
-        "|---|---|---:|---:|---:|---:|---|",
-    ]
-    lines += [
-        f"| {row['graph']} | {row['layer']} | {cell(row['ms'], '.1f')} | {cell(row['ms_ratio'], '.2f')} "
-        f"| {cell(row['mb'], '.0f')} | {cell(row['mb_ratio'], '.2f')} | {row['note']} |"
-        for row in rows
-    ]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*heading("GOATConv next to other layers", result["environment"]), *tables(result)]).strip() + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--threads", type=int, default=2, help="CPU threads")
-    parser.add_argument("--graphs", default="small,Cora,Computers", help="of small, Cora, Computers, ogbn-arxiv")
-    parser.add_argument("--layers", default="", help="beginnings of names, GATConv among them (default: all)")
-    parser.add_argument("--features", type=int, help="the width of the input (default: that of the real features)")
+    parser.add_argument("--threads", default="2", help="numbers of CPU threads, such as 1,2")
+    parser.add_argument("--graphs", default="Cora,Computers", help="of small, Cora, Computers, ogbn-arxiv")
+    parser.add_argument("--configurations", default=",".join(CONFIGURATIONS), help="heads x channels")
+    parser.add_argument("--layers", default="", help="beginnings of names besides GATConv (default: all)")
+    parser.add_argument("--first-calls", default="8x16", help="configurations whose first call is measured, or none")
     parser.add_argument("--data", help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where the results are written")
+    parser.add_argument("--first-call-of", help=argparse.SUPPRESS)
+    parser.add_argument("--compile-only", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
     device = torch.device(arguments.device)
+    if arguments.first_call_of:
+        print(json.dumps(first_call(Configuration.parse(arguments.first_call_of), device)))
+        return
+    cases = [
+        Case(load(graph, arguments.data), Configuration.parse(name), device, tuple(arguments.layers.split(",")))
+        for graph in arguments.graphs.split(",")
+        for name in arguments.configurations.split(",")
+    ]
+    if arguments.compile_only:
+        for case in cases:
+            case.calls()
+        return
+    if device.type == "cuda":
+        compile_first(arguments)
     rows = []
-    for name in arguments.graphs.split(","):
-        graph = load(name, arguments.data)
-        graph = graph._replace(num_features=arguments.features or graph.num_features)
-        rows += measure(graph, device, tuple(arguments.layers.split(",")))
-    about = environment(device) | ({"features": arguments.features} if arguments.features else {})
+    turns = [(case, threads) for case in cases for threads in map(int, arguments.threads.split(","))]
+    for case, threads in (bar := tqdm(turns, unit="case")):
+        bar.set_postfix_str(f"{case.graph.name} {case.configuration.name}")
+        rows += case.times(threads)
+    # After all times: on a CPU, measuring memory changes how memory is allocated.
+    for case in tqdm(cases, desc="memory", unit="case"):
+        used = case.memory()
+        for row in rows:
+            if (row["graph"], row["configuration"]) == (case.graph.name, case.configuration.name):
+                mb, base = used.get(row["layer"]), used.get(BASE)
+                row |= {"mb": mb, "mb_ratio": mb / base if mb and base else None}
+    names = [name for name in arguments.first_calls.split(",") if name != "none"]
+    result = {
+        "environment": environment(device) | {"threads": arguments.threads.replace(",", " and ")},
+        "rows": rows,
+        "first_calls": first_calls([Configuration.parse(name) for name in names], device),
+    }
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "layer.json").write_text(json.dumps({"environment": about, "rows": rows}, indent=1) + "\n")
-    (arguments.out / "layer.md").write_text(markdown(rows, about))
-    print(markdown(rows, about))
+    (arguments.out / "layer.json").write_text(json.dumps(result, indent=1) + "\n")
+    (arguments.out / "layer.md").write_text(markdown(result))
+    print(markdown(result))
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
 
 
 if __name__ == "__main__":

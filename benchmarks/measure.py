@@ -4,7 +4,7 @@ import ctypes
 import gc
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import median
 
@@ -17,19 +17,33 @@ def milliseconds(call: Callable[[], object], device: torch.device, budget: float
     Of a call that takes longer than the budget, the second one is taken.
     """
 
-    def once() -> float:
-        _wait(device)
-        start = time.perf_counter()
-        call()
-        _wait(device)
-        return time.perf_counter() - start
-
-    once()  # compiles, fills caches
-    first = once()
+    _seconds(call, device)  # compiles, fills caches
+    first = _seconds(call, device)
     times = [first]
     if first < budget:
-        times = [once() for _ in range(max(3, min(100, int(budget / first))))]
+        times = [_seconds(call, device) for _ in range(max(3, min(100, int(budget / first))))]
     return 1e3 * median(times)
+
+
+def interleaved(
+    calls: Mapping[str, Callable[[], object]], device: torch.device, budget: float = 0.6, most: int = 100
+) -> dict[str, list[float]]:
+    """Seconds of some calls that take turns, round by round, after one more call of each to warm up.
+
+    A call takes part in ten rounds (three, if it takes longer than two seconds) and then until its time is above
+    ``budget``, in ``most`` rounds at most. The first one takes part in as many as any other.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    base, *_ = calls
+    least = {name: 10 if _seconds(call, device) < 2 else 3 for name, call in calls.items()}
+    for turn in range(most):
+        wanted = [name for name, own in times.items() if turn < least[name] or sum(own) < budget]
+        if not wanted:
+            break
+        for name, call in calls.items():
+            if name == base or name in wanted:
+                times[name].append(_seconds(call, device))
+    return times
 
 
 def megabytes(call: Callable[[], object], device: torch.device) -> float | None:
@@ -71,6 +85,14 @@ def _resident_megabytes(call: Callable[[], object]) -> float | None:
     done.set()
     watcher.join()
     return max(0, peak - before) / 1e6
+
+
+def _seconds(call: Callable[[], object], device: torch.device) -> float:
+    _wait(device)
+    start = time.perf_counter()
+    call()
+    _wait(device)
+    return time.perf_counter() - start
 
 
 def _wait(device: torch.device) -> None:

@@ -24,7 +24,7 @@ import power_law
 import torch
 import torch.nn.functional as F
 from graphs import Graph, load
-from layer import WIDTH, environment, step
+from layer import environment, step
 from measure import megabytes, milliseconds
 
 import torch_goat
@@ -32,7 +32,7 @@ from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.nn import GOATConv
 
 HEADS = 8
-FEATURES = 16  # of the graphs that grow
+FEATURES = WIDTH = 16  # of the graphs that grow
 CLASSES = 40
 SHARED_GIGABYTES = 4  # that processes need to hand batches over
 TRAIN_SHARE = 0.54  # of the nodes, as in ogbn-arxiv's split

@@ -1,5 +1,6 @@
 """The README and the pages that mention performance show the committed measurements."""
 
+import functools
 import json
 import re
 from pathlib import Path
@@ -7,19 +8,18 @@ from statistics import mean, stdev
 from typing import Any
 
 import batches
+import layer
 import learned_order
+import measure
 import numpy as np
 import power_law
 import pytest
+import torch
 
 from tests.pages import ROOT, check_numbers
 
 RESULTS = ROOT / "benchmarks/results"
-FOLDERS = {
-    "H200": ("2026-11-15-h200", "triton"),
-    "CPU, 2 threads": ("2026-11-15-cpu", "cpu"),
-    "CPU, 1 thread": ("2026-11-15-cpu-1-thread", "cpu"),
-}
+LAYERS = ["2026-11-18-cpu"]  # the runs of layer.py that the page on performance includes
 
 
 def read(file: str) -> dict[str, Any]:
@@ -32,43 +32,69 @@ def row_of(file: str, **values: Any) -> dict[str, Any]:
     return found
 
 
-def measured(device: str, graph: str) -> dict[str, str]:
-    """The cells of a line of the table, by their headings."""
-    folder, backend = FOLDERS[device]
-    rows = {row["layer"]: row for row in read(f"{folder}/layer.json")["rows"] if row["graph"] == graph}
-    ours = rows[f"GOATConv {backend}"]
-    new = rows.get(f"GOATConv {backend}, new graph each call")
-    packed = "-"
-    if one := rows.get("packed nn.LSTM, one head"):
-        packed = f"{one['ms'] / rows[f'GOATConv {backend}, one head']['ms']:.0f} (one head)"
-    elif rows["packed nn.LSTM"]["ms"]:
-        packed = f"{rows['packed nn.LSTM']['ms'] / ours['ms']:.0f}"
+@pytest.mark.parametrize("folder", LAYERS)
+def test_the_tables_of_the_layer(folder: str) -> None:
+    result = read(f"{folder}/layer.json")
+    assert (RESULTS / folder / "layer.md").read_text() == layer.markdown(result)
+    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    assert f"{{include}} ../benchmarks/results/{folder}/layer.md\n:start-line: 4" in page
+    base = [row for row in result["rows"] if row["layer"] == layer.BASE]
+    assert {row["ms_ratio"] for row in base} == {1.0}
+
+
+def test_a_table_has_the_base_in_its_unit_and_ratios_of_all_others() -> None:
+    rows = [
+        {"layer": name, "configuration": configuration, "ms": ms, "ms_ratio": ratio}
+        for name, configuration, ms, ratio in [
+            ("GATConv", "8x8", 2.0, 1.0),
+            ("GATConv", "1x512", 123.456, 1.0),
+            ("GOATConv", "8x8", 3.0, 1.5),
+            ("GOATConv", "1x512", None, None),
+        ]
+    ]
+    *_, base, ours = layer.table(rows, "ms")
+    assert base == "| GATConv | 2.0 | 123.5 |"
+    assert ours == "| GOATConv | 1.50 | - |"
+
+
+def test_calls_that_are_compared_take_turns() -> None:
+    order = []
+    calls = {name: functools.partial(order.append, name) for name in "ab"}
+    times = measure.interleaved(calls, torch.device("cpu"), budget=0.0)
+    assert order == ["a", "b"] * 11  # one to warm up, ten rounds
+    assert [len(own) for own in times.values()] == [10, 10]
+
+
+def measured(graph: str) -> dict[str, str]:
+    """The cells of a line of the older table of the H200, by their headings."""
+    rows = {row["layer"]: row for row in read("2026-11-15-h200/layer.json")["rows"] if row["graph"] == graph}
+    ours, packed = rows["GOATConv triton"], rows["packed nn.LSTM"]["ms"]
     return {
-        "device": device,
+        "device": "H200",
         "graph": graph,
         "GATConv (ms)": f"{rows['GATConv']['ms']:.1f}",
         "GOATConv (ms)": f"{ours['ms']:.1f}",
         "time, x GATConv": f"{ours['ms_ratio']:.2f}",
-        "on a new graph": f"{new['ms_ratio']:.2f}" if new else "-",
+        "on a new graph": f"{rows['GOATConv triton, new graph each call']['ms_ratio']:.2f}",
         "memory, x GATConv": "-" if graph.startswith("100 nodes") else f"{ours['mb_ratio']:.2f}",
-        "packed `nn.LSTM`, x GOATConv": packed,
+        "packed `nn.LSTM`, x GOATConv": f"{packed / ours['ms']:.0f}" if packed else "-",
     }
 
 
-@pytest.mark.parametrize(("page", "lines"), [("README.md", 4), ("docs/performance.md", 8)])
-def test_the_table_of_the_layer(page: str, lines: int) -> None:
+@pytest.mark.parametrize(("page", "lines"), [("README.md", 3), ("docs/performance.md", 4)])
+def test_the_older_table_of_the_layer(page: str, lines: int) -> None:
     text = (ROOT / page).read_text(encoding="utf-8").splitlines()
-    heading, *table = [line.strip("| ").split(" | ") for line in text if re.match(r"\| (device|H200|CPU)", line)]
+    heading, *table = [line.strip("| ").split(" | ") for line in text if re.match(r"\| (device|H200)", line)]
     assert len(table) == lines
     for line in table:
-        cells = measured(line[0], line[1])
+        cells = measured(line[1])
         assert line == [cells[name] for name in heading]
 
 
 def test_the_page_on_performance() -> None:
-    growth = {device: read(f"{FOLDERS[device][0]}/growth.json")["edges"] for device in ("H200", "CPU, 2 threads")}
+    growth = {device: read(f"2026-11-15-{device}/growth.json")["edges"] for device in ("h200", "cpu")}
     times = {device: edges[-1]["ns_per_edge"] / edges[0]["ns_per_edge"] for device, edges in growth.items()}
-    assert times["H200"] == pytest.approx(1, abs=0.02)  # "the same as at one million"
+    assert times["h200"] == pytest.approx(1, abs=0.02)  # "the same as at one million"
     arxiv, wide = "2026-11-15-h200-scale/scale-arxiv.json", "hidden 64 (8 heads of 8)"
     default, paper = (
         row_of(arxiv, network=f"{name}, GATConv", width=wide)["ms"] for name in ("GOATConv", "GOATConv.paper")
@@ -85,7 +111,7 @@ def test_the_page_on_performance() -> None:
     check_numbers(
         "docs/performance.md",
         [
-            f"rises by a factor of {times['CPU, 2 threads']:.2f}",
+            f"rises by a factor of {times['cpu']:.2f}",
             f"costs {default - paper:.1f} ms of {default:.1f} ms",
             f"takes {per_edge[8] / 1e3:.1f} kB with eight heads of width 16 and {per_edge[1]:.0f} bytes with one",
             f"about {141e3 / per_edge[8]:.0f} million edges (one head: {141e3 / per_edge[1]:.0f} million)",
