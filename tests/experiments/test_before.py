@@ -51,6 +51,8 @@ def test_a_run_on_tables_gives_the_metrics_that_were_written_and_predicts(tables
     found = predict(run, tables / "nodes.csv", tables / "edges.csv")
     assert found.ids == graph.ids == tuple("abcdefghijkl")
     right = torch.tensor([one == two for one, two in zip(found.values, found.truth or (), strict=True)])
+    with torch.no_grad():  # its probabilities were not calibrated
+        assert torch.equal(found.probabilities, run.network.on(graph.data).double().softmax(dim=-1))
     for split, metrics in run.result.metrics.items():
         assert float(right[graph.data[f"{split}_mask"]].double().mean()) == metrics["accuracy"]
     data = graph.data

@@ -19,7 +19,7 @@ class Predictions(NamedTuple):
     ids: tuple[str, ...]  # of the nodes
     values: tuple[str | float, ...]  # the predicted class or number of each
     classes: tuple[str, ...]  # empty for regression
-    probabilities: torch.Tensor  # of the classes [n, C]
+    probabilities: torch.Tensor  # of the classes [n, C], calibrated on the validation nodes of the run
     truth: tuple[str | None, ...] | None  # the targets, if the table has them
     notes: tuple[str, ...]  # remarks about the files for the user
 
@@ -47,6 +47,8 @@ class Predictions(NamedTuple):
 def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool = False) -> Predictions:
     """Predicts new nodes, or another graph, from tables with the columns that the network was trained on.
 
+    Probabilities are calibrated on the validation nodes of the run, whose threshold, if any, decides the class.
+
     Args:
         run: A finished run on tables.
         nodes: The file of the nodes, or a GraphML file with nodes and edges.
@@ -68,5 +70,9 @@ def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool =
     if schema.task == "regression":
         numbers = tuple((out.view(-1) * schema.target_scale + schema.target_mean).tolist())
         return Predictions(new.ids, numbers, (), out.new_empty(len(new.ids), 0), truth, new.notes)
-    named = tuple(schema.classes[number] for number in out.argmax(dim=-1).tolist())
-    return Predictions(new.ids, named, schema.classes, out.softmax(dim=-1), truth, new.notes)
+    decision, notes = run.result.decision, new.notes
+    named = tuple(schema.classes[number] for number in decision.classes(out).tolist())
+    if decision.threshold is not None:
+        positive = schema.classes[1]
+        notes += (f"the class {positive!r} is predicted from a probability of {decision.threshold:.4g} on.",)
+    return Predictions(new.ids, named, schema.classes, decision.probabilities(out), truth, notes)

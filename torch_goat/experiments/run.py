@@ -25,6 +25,7 @@ from torch_goat.data.loader import open_graph
 from torch_goat.data.loader.csc import edges_of
 from torch_goat.data.tables import Schema, load_tables
 from torch_goat.experiments import models
+from torch_goat.experiments.training.decisions import Decision
 from torch_goat.experiments.training.options import Experiment, difference
 from torch_goat.experiments.training.result import Result
 from torch_goat.experiments.training.task import Task
@@ -74,6 +75,7 @@ class NamedGraph(NamedTuple):
     target: str = ""  # the name of the predicted column, if any
     target_mean: float = 0.0  # a predicted number is the network's output * target_scale + target_mean
     target_scale: float = 1.0
+    decision: Decision = Decision()  # how the network's output becomes probabilities and a class
 
     @property
     def truth(self) -> Tensor:
@@ -208,9 +210,10 @@ class Run:
     def graph(self, data_dir: str | Path | None = None) -> NamedGraph:
         """Loads the graph that the network was trained on, with the masks of its split; datasets from ``data_dir``."""
         one, schema = self.experiment, self.schema
+        decision = self.result.decision if self.state == "done" else Decision()
         if one.tables is not None and schema is not None:
-            own = load_tables(one.tables, one.index)
-            return NamedGraph(own.data, own.ids, schema.classes, schema.target, schema.target_mean, schema.target_scale)
+            own, units = load_tables(one.tables, one.index), (schema.target_mean, schema.target_scale)
+            return NamedGraph(own.data, own.ids, schema.classes, schema.target, *units, decision)
         if one.graph:
             data = open_graph(one.graph, unchanged=one.graph_digest)
             data = Data(**data.to_dict() | {"edge_index": edges_of(data)})
@@ -218,7 +221,8 @@ class Run:
         else:
             data = datasets.load(one.dataset, split=one.split, index=one.index, data_dir=data_dir)
             classes = DATASETS[one.dataset].classes
-        return NamedGraph(data, tuple(map(str, range(data.num_nodes))), tuple(map(str, range(classes))))
+        ids, names = (tuple(map(str, range(count))) for count in (data.num_nodes, classes))
+        return NamedGraph(data, ids, names, decision=decision)
 
     def accept(self) -> tuple[list[str], list[str]]:
         """Records new digests after a deliberate edit; returns the names of all files and of those that changed."""

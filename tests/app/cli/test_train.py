@@ -15,6 +15,7 @@ from torch_goat.app.explain import explain
 from torch_goat.data.loader import write_graph
 from torch_goat.experiments import Epoch, Experiment, Run, train
 from torch_goat.experiments.search import starting_point
+from torch_goat.experiments.training.metrics import show
 from torch_goat.files import locked
 
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=5", "--set", "hidden_channels=4", "--device", "cpu"]
@@ -62,7 +63,7 @@ def test_the_same_command_returns_what_is_there_and_another_never_collides(goat:
     result = json.loads((the_run() / "result.json").read_text())
     for split, metrics in result["metrics"].items():
         (line,) = [line for line in first.out.splitlines() if line.split()[:1] == [split]]
-        assert line.split()[1:] == [f"{metrics[name]:.4f}" for name in ("mse", "r2")]
+        assert line.split()[1:] == [show(name, metrics[name]) for name in ("mse", "rmse", "mae", "r2")]
     assert f"The run is in {the_run()}" in first.out
     assert first.err.startswith("betweenness-100 gcn: epoch 5 of 5, loss ")
     assert "\x1b" not in first.out + first.err

@@ -57,6 +57,11 @@ WRONG = [
     ("train top2 --index 1 --set index=2", "--set index=2 cannot be combined with --index"),
     ("train top2 --batch-size 9 --set batch_size=5", "--set batch_size=5 cannot be combined with --batch-size"),
     ("train top2 --batch-size 9 --fanout 2,2 --set 'training.fanout=[1, 1]'", "cannot be combined with --fanout"),
+    (f"train {GCN} --threshold cost=5:1", "threshold = 'cost=5:1' needs a target with two classes, but it has real"),
+    (
+        "train top2 --model gcn --threshold recall=1",
+        "or cost=5:1 (of a missed and of a false positive), got 'recall=1'",
+    ),
     (f"train {GCN} --batch-size 20 --fanout 5,x", "--fanout must be a list of numbers such as 100,15, got '5,x'."),
     (f"train {GCN} --batch-size 20 --fanout 5,5,5", "has 3 numbers, but the model has num_layers = 2"),
     (f"train {GCN} --fanout 5,5", "needs mini-batches; set batch_size too"),
@@ -110,7 +115,7 @@ WRONG = [
     (f"tune {OWN} --indices=-1", "has indices from 0 under the split 'random', got [-1]"),
     (f"tune {OWN} --metric macro_f1 --prune", "pruning uses the accuracy, not the macro_f1"),
     (f"tune {OWN} --set tables.directed=true", "would change how the graph is read"),
-    (f"tune {OWN} --metric mse", "has no metric 'mse'; known are accuracy, macro_f1, roc_auc"),
+    (f"tune {OWN} --metric mse", "has no metric 'mse'; known are accuracy, macro_f1, pr_auc, roc_auc"),
     # goat pid
     ("pid xo", "there is no dataset 'xo'"),
     ("pid tables/xo", "there is no file or folder 'tables/xo'"),

@@ -26,10 +26,11 @@ def deep(runs: Path) -> tuple[Run, Explanation]:
 
 
 def without(opened: Run, *sources: int) -> Tensor:
-    """The output at the node on the graph without some edges."""
+    """The calibrated output at the node on the graph without some edges."""
     data = small(opened.experiment.dataset)
     edges = [edge for edge in data.edge_index.t().tolist() if not (edge[1] == NODE and edge[0] in sources)]
-    return opened.network(data.x, torch.tensor(edges).t())[NODE].detach().double()
+    out = opened.network(data.x, torch.tensor(edges).t())[NODE].detach().double()
+    return out if opened.result.temperature is None else out / opened.result.temperature
 
 
 def log_odds(out: Tensor, chosen: int) -> float:

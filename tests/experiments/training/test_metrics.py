@@ -6,7 +6,15 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
-from sklearn.metrics import accuracy_score, f1_score, mean_squared_error, r2_score, roc_auc_score
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    f1_score,
+    mean_absolute_error,
+    mean_squared_error,
+    r2_score,
+    roc_auc_score,
+)
 
 from tests.experiments.models.cases import N, graph, network
 from torch_goat.experiments.training import metrics
@@ -37,7 +45,7 @@ def test_f1_takes_no_memory_for_pairs_of_classes() -> None:
 
 
 @given(classified())
-def test_roc_auc_is_that_of_scikit_learn(case: tuple[torch.Tensor, torch.Tensor]) -> None:
+def test_areas_under_curves_are_those_of_scikit_learn(case: tuple[torch.Tensor, torch.Tensor]) -> None:
     out, y = case
     probability = out.double().softmax(dim=-1).numpy().round(12)  # equal ones are equal whatever the order of the sum
     classes = [1] if out.size(1) == 2 else range(out.size(1))
@@ -47,13 +55,17 @@ def test_roc_auc_is_that_of_scikit_learn(case: tuple[torch.Tensor, torch.Tensor]
         assert metrics.roc_auc(out, y) == pytest.approx(float(np.mean(areas)), abs=1e-9)
     else:
         assert math.isnan(metrics.roc_auc(out, y))
+    precisions = [average_precision_score(member, probability[:, c]) for c, member in members.items() if member.any()]
+    expected = float(np.mean(precisions)) if precisions else math.nan
+    assert metrics.pr_auc(out, y) == pytest.approx(expected, abs=1e-9, nan_ok=True)
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_roc_auc_of_nan_and_r2_of_one_node_are_not_defined(classes: int) -> None:
+def test_areas_of_nan_and_r2_of_one_node_are_not_defined(classes: int) -> None:
     out = torch.randn(6, classes)
     out[4] = math.nan
     assert math.isnan(metrics.roc_auc(out, torch.tensor([0, 1, 0, 1, 0, 1])))
+    assert math.isnan(metrics.pr_auc(out, torch.tensor([0, 1, 0, 1, 0, 1])))
     assert math.isnan(metrics.r2(torch.ones(1, 1), torch.ones(1, 1)))
 
 
@@ -73,6 +85,8 @@ def test_regression_metrics_are_those_of_scikit_learn(pairs: list[tuple[int, int
     y = torch.full_like(y, 2.0) if constant else y
     out, y = (torch.stack([value, value.flip(0) / 4], dim=1) for value in (out, y))  # two targets
     assert metrics.mse(out, y) == pytest.approx(mean_squared_error(y.double(), out.double()), abs=1e-9)
+    assert metrics.rmse(out, y) == pytest.approx(mean_squared_error(y.double(), out.double()) ** 0.5, abs=1e-9)
+    assert metrics.mae(out, y) == pytest.approx(mean_absolute_error(y.double(), out.double()), abs=1e-9)
     assert metrics.r2(out, y) == pytest.approx(r2_score(y.double(), out.double()), rel=1e-9, abs=1e-9)
 
 

@@ -1,3 +1,5 @@
+import json
+import math
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -72,6 +74,14 @@ def train(
             help="Neighbours sampled per node of a mini-batch, starting with the last layer; -1 for all.",
         ),
     ] = "",
+    threshold: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="For two classes, when to predict the second: from a probability such as 0.3 on, or chosen on the "
+            "validation nodes by precision=0.9 or by cost=5:1, those of a missed and of a false positive.",
+        ),
+    ] = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     data_dir: options.DataDir = None,
@@ -102,6 +112,7 @@ def train(
     except ValueError:
         raise SettingsError(f"--fanout must be a list of numbers such as 100,15, got {fanout!r}.") from None
     training = {"training.precision": precision, "training.batch_size": batch_size, "training.fanout": fanouts}
+    training["training.threshold"] = None if threshold is None else json.dumps(threshold)
     changed = options.with_options(assignments, {**training, "seed": seed, "index": index})
     wanted = {"tensorboard": tensorboard, "mlflow": mlflow, "wandb": wandb}
     loggers = [name for name, chosen in wanted.items() if chosen]
@@ -123,6 +134,7 @@ def train(
         )
         _show_ranking(compared.ranking, tables)
         best = compared.ranking.groups[0].best.folder
+        _show_decision(Run(best).result, graph.schema.classes)
         say(f"The best run is in {best}")
         _show_next(tables, graph, best, compared.ranking["goat"].best.folder, compared.folder)
         return
@@ -134,6 +146,7 @@ def train(
     folder = out or Path("runs") / run_name(experiment)
     result, done = runner(experiment, folder, graph=graph if experiment.index == begun.index else None)
     _show_result(experiment, result, folder, done)
+    _show_decision(result, ("0", "1") if graph is None else graph.schema.classes)
     if tables is not None and graph is not None:
         _show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None, folder)
 
@@ -176,6 +189,25 @@ def _show_result(experiment: Experiment, result: Result, folder: Path, done: boo
         f"{duration(result.seconds)} on {result.device}."
     )
     say(f"{'Already finished; the' if done else 'The'} run is in {folder}")
+
+
+def _show_decision(result: Result, classes: Sequence[str]) -> None:
+    """How good the probabilities are, and the decisions with a threshold; nothing for a regression."""
+    split, name = ("test", "test") if "test" in result.metrics else ("val", "validation")
+    if result.calibration is not None:
+        found = result.calibration[split]
+        say(
+            f"Probabilities are calibrated on the validation nodes (temperature {result.temperature:.3g}): the "
+            f"expected calibration error on the {name} nodes is {found['error_before']:.3f} before and "
+            f"{found['error_after']:.3f} after."
+        )
+    if result.at_threshold is not None:
+        found = result.at_threshold[split]
+        precise = "no node reaches it" if math.isnan(found["precision"]) else f"precision {found['precision']:.3f}"
+        say(
+            f"{classes[1]!r} is predicted from a probability of {result.threshold:.4g} on: {precise}, recall "
+            f"{found['recall']:.3f} on the {name} nodes."
+        )
 
 
 def _show_ranking(ranking: Ranking[Run], tables: Tables) -> None:

@@ -192,21 +192,22 @@ def check_learned_order(run: Run) -> None:
 
 def _column(out: Tensor, graph: NamedGraph) -> int:
     """The predicted class of an output ``[C]``, or the column of the target."""
-    return int(out.argmax()) if graph.classes else 0
+    return int(graph.decision.classes(out)) if graph.classes else 0
 
 
 def _score(out: Tensor, column: int, graph: NamedGraph) -> Tensor:
-    """The log-odds of a class, which do not saturate, or the number, in outputs ``[..., C]``."""
+    """The calibrated log-odds of a class, which do not saturate, or the number, in outputs ``[..., C]``."""
     out = out.double()
     if not graph.classes:
         return graph.in_units(out[..., column])
+    out = out / graph.decision.temperature
     others = torch.arange(out.size(-1)) != column
     return out[..., column] - out[..., others].logsumexp(dim=-1)
 
 
 def _value(out: Tensor, column: int, graph: NamedGraph) -> Tensor:
     """The probability of a class, or the number, in outputs ``[..., C]``."""
-    return out.softmax(dim=-1)[..., column] if graph.classes else _score(out, column, graph)
+    return graph.decision.probabilities(out)[..., column] if graph.classes else _score(out, column, graph)
 
 
 def _interactions(

@@ -53,7 +53,8 @@ class Detail:
         truth = self.graph.truth[self.test]
         if not self.graph.classes:
             return (self.numbers[self.test] - truth).square()
-        return 1 - self.out[self.test].softmax(dim=-1).gather(1, truth.long().clamp(min=0).view(-1, 1)).view(-1)
+        shares = self.graph.decision.probabilities(self.out[self.test])
+        return 1 - shares.gather(1, truth.long().clamp(min=0).view(-1, 1)).view(-1)
 
 
 def report(folder: str | Path, *, nodes: Sequence[str] = (), data_dir: str | Path | None = None) -> str:
@@ -207,7 +208,8 @@ def _predictions(detail: Detail) -> list[charts.Chart]:
             charts.degree_chart(measures.mean_by(degree, (truth - predicted) ** 2), "mse"),
         ]
     truth, out = graph.truth[test].numpy(), detail.out[test].double()
-    confidence, predicted = (value.numpy() for value in out.softmax(dim=-1).max(dim=-1))
+    chosen, shares = graph.decision.classes(out), graph.decision.probabilities(out)
+    confidence, predicted = shares.gather(1, chosen.view(-1, 1)).view(-1).numpy(), chosen.numpy()
     correct = truth == predicted
     return [
         charts.confusion_chart(measures.confusion(truth, predicted, len(graph.classes)), graph.classes),

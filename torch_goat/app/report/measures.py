@@ -7,6 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 from torch_goat.experiments.comparison import normal_interval, wilson_interval
+from torch_goat.experiments.training.decisions import BINS, calibration_error
 
 
 class Bin(NamedTuple):
@@ -31,12 +32,11 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndar
     return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
-def calibration(confidence: np.ndarray, correct: np.ndarray, bins: int = 10) -> tuple[list[Bin], float]:
+def calibration(confidence: np.ndarray, correct: np.ndarray) -> tuple[list[Bin], float]:
     """The accuracy by confidence in bins of equal width, without empty bins, and the expected calibration error."""
-    number = np.minimum((confidence * bins).astype(int), bins - 1)
+    number = np.minimum((confidence * BINS).astype(int), BINS - 1)
     found = [_bin(confidence[number == one], correct[number == one]) for one in np.unique(number)]
-    error = sum(one.nodes * abs(one.value - one.center) for one in found) / max(len(confidence), 1)
-    return found, float(error)
+    return found, calibration_error(torch.from_numpy(confidence), torch.from_numpy(correct))
 
 
 def mean_by(key: np.ndarray, value: np.ndarray, bins: int = 6) -> list[Bin]:

@@ -19,7 +19,10 @@ METRICS = {
     "accuracy": "accuracy (%)",
     "macro_f1": "macro F1 (%)",
     "roc_auc": "ROC AUC (%)",
+    "pr_auc": "PR AUC (%)",
     "mse": "mean squared error",
+    "rmse": "root mean squared error",
+    "mae": "mean absolute error",
 }
 
 

@@ -115,8 +115,10 @@ def _add_nodes(arrays: Arrays, graph: NamedGraph, out: torch.Tensor) -> None:
     kind = np.int32 if graph.classes else np.float32
     arrays.add("truth", graph.truth.numpy(), kind)
     if graph.classes:
-        arrays.add("predicted", out.argmax(dim=-1).numpy(), kind)
-        arrays.add("probability", (1000 * out.softmax(dim=-1).amax(dim=-1)).round().numpy(), np.uint16)
+        predicted = graph.decision.classes(out)
+        share = graph.decision.probabilities(out).gather(1, predicted.view(-1, 1)).view(-1)
+        arrays.add("predicted", predicted.numpy(), kind)
+        arrays.add("probability", (1000 * share).round().numpy(), np.uint16)
     else:
         arrays.add("predicted", graph.in_units(out[:, 0]).numpy(), kind)
     split = 1 * data.train_mask + 2 * data.val_mask + 3 * data.test_mask

@@ -29,7 +29,10 @@ Space = dict[str, tuple[Any, ...]]
 Point = dict[str, Any]
 K = TypeVar("K")
 
-METRICS: Final = {"classification": ("accuracy", "macro_f1", "roc_auc"), "regression": ("mse", "r2")}
+METRICS: Final = {
+    "classification": ("accuracy", "macro_f1", "roc_auc", "pr_auc"),
+    "regression": ("mse", "rmse", "mae", "r2"),
+}
 ONE_SPLIT: Final = ("time", "masks")  # split protocols of user graphs with a single split
 _TRAINING: Final[Space] = {"learning_rate": (0.001, 0.002, 0.005, 0.01, 0.02), "weight_decay": (0.0, 5e-5, 5e-4, 5e-3)}
 _MODEL: Final[Space] = {

@@ -4,6 +4,7 @@ from torch_geometric import seed_everything
 from torch_geometric.data import Data
 
 from torch_goat.experiments.training.batches import check_batches
+from torch_goat.experiments.training.decisions import check_threshold
 from torch_goat.experiments.training.interrupt import Interrupted, noting
 from torch_goat.experiments.training.loop import Loop, Observer
 from torch_goat.experiments.training.options import TrainingOptions
@@ -46,6 +47,7 @@ def fit(
         seed_everything(seed)
     memory = PeakMemory(fabric.device)
     task = Task(data, fabric.device, class_weights=options.class_weights)
+    check_threshold(options.threshold, task.outputs if task.classification else 0)
     check_batches(task, options, fabric.world_size)
     draws = int(torch.randint(2**31, ())) if seed is None and options.batch_size else seed or 0
     loop = Loop(model, task, options, fabric, seed=led(fabric, lambda: draws), workers=workers)

@@ -4,15 +4,17 @@ For classification these are the scores ``out`` of the classes ``[n, C]`` and th
 the predictions ``[n, T]`` and the targets ``[n, T]``.
 """
 
+import math
 from collections.abc import Iterable
 from typing import Final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from torch_goat.nn.ordering import Ordering, kendall_tau
 
-LOWER_IS_BETTER: Final = frozenset({"mse"})
+LOWER_IS_BETTER: Final = frozenset({"mse", "rmse", "mae"})
 
 
 def show(name: str, value: float) -> str:
@@ -44,13 +46,7 @@ def roc_auc(out: Tensor, y: Tensor) -> float:
     Equal scores count half. Classes that no node or every node has are left out; NaN if there are no others, or if a
     score is NaN.
     """
-    if out.isnan().any():
-        return float("nan")
-    # In the order of the probabilities; rounded, since the sums of a softmax would separate equal ones [C, n].
-    scores = out.double().log_softmax(dim=-1).float().t().contiguous()
-    member = y == torch.arange(out.size(1), device=out.device).view(-1, 1)  # [C, n]
-    if out.size(1) == 2:
-        scores, member = (out[:, 1] - out[:, 0]).view(1, -1), member[1:]
+    scores, member = _against_rest(out, y)
     ordered = scores.sort(dim=-1).values
     # Ranks from 1; equal scores share the mean of theirs.
     below, upto = (torch.searchsorted(ordered, scores, right=right) for right in (False, True))
@@ -59,12 +55,47 @@ def roc_auc(out: Tensor, y: Tensor) -> float:
     outside = member.size(1) - inside
     wins = (rank * member).sum(dim=-1) - inside * (inside + 1) / 2
     pairs = inside * outside
-    return float((wins / pairs)[pairs > 0].mean())
+    return math.nan if out.isnan().any() else float((wins / pairs)[pairs > 0].mean())
+
+
+def pr_auc(out: Tensor, y: Tensor) -> float:
+    """The average precision, which summarises the precision-recall curve, for the same classes as :func:`roc_auc`.
+
+    It is the mean, over the nodes of a class, of the precision if their score were the threshold. Classes that no node
+    has are left out; NaN if there are no others, or if a score is NaN.
+    """
+    scores, member = _against_rest(out, y)
+    ordered, order = scores.sort(dim=-1)
+    below = torch.searchsorted(ordered, scores)  # [C, n], the number of nodes with lower scores
+    inside = member.sum(dim=-1, keepdim=True)  # [C, 1]
+    lower = F.pad(member.gather(1, order).cumsum(dim=-1), (1, 0)).gather(1, below)  # members with lower scores
+    precision = (inside - lower).double() / (member.size(1) - below)
+    means = (precision * member).sum(dim=-1) / inside.view(-1)
+    return math.nan if out.isnan().any() else float(means[inside.view(-1) > 0].mean())
+
+
+def _against_rest(out: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores and members of class 1 of two classes ``[1, n]``, else of each class against the rest ``[C, n]``."""
+    member = y == torch.arange(out.size(1), device=out.device).view(-1, 1)  # [C, n]
+    if out.size(1) == 2:
+        return (out[:, 1] - out[:, 0]).view(1, -1), member[1:]
+    # In the order of the probabilities; rounded, since the sums of a softmax would separate equal ones.
+    return out.double().log_softmax(dim=-1).float().t().contiguous(), member
 
 
 def mse(out: Tensor, y: Tensor) -> float:
     """The mean squared error."""
     return float((out.double() - y.double()).square().mean())
+
+
+def rmse(out: Tensor, y: Tensor) -> float:
+    """The root of the mean squared error, in the unit of the target."""
+    return math.sqrt(mse(out, y))
+
+
+def mae(out: Tensor, y: Tensor) -> float:
+    """The mean absolute error, in the unit of the target."""
+    return float((out.double() - y.double()).abs().mean())
 
 
 def r2(out: Tensor, y: Tensor) -> float:

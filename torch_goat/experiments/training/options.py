@@ -5,6 +5,7 @@ from typing import Final, Literal
 from torch_goat.data.loader.sampler import check_fanout
 from torch_goat.data.tables import Tables
 from torch_goat.experiments.models.options import ModelOptions
+from torch_goat.experiments.training.decisions import ThresholdRule
 from torch_goat.settings import SettingsError, check_fields, leaves, to_table
 
 Precision = Literal["32-true", "16-mixed", "bf16-mixed", "bf16-true", "64-true"]
@@ -47,6 +48,10 @@ class TrainingOptions:
     #: -1 sorts by the current scores, as the paper's GOAT does.
     fixed_ordering: int = -1
     orderings_files: tuple[str, ...] = ()  #: Recorded orderings to hold fixed, one file per GOAT layer.
+    #: For two classes, when the second is predicted: from a probability on (``"0.3"``), or with a threshold that is
+    #: chosen on the validation nodes, for a precision (``"precision=0.9"``) or for the costs of a missed and of a false
+    #: positive (``"cost=5:1"``). ``None`` predicts the most probable class.
+    threshold: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -68,6 +73,8 @@ class TrainingOptions:
             raise ValueError(f"fixed_ordering must be -1 (off) or an epoch, got {self.fixed_ordering}.")
         if self.fixed_ordering >= 0 and self.orderings_files:
             raise ValueError("fixed_ordering and orderings_files cannot be combined; set only one of them.")
+        if self.threshold is not None:
+            ThresholdRule.parse(self.threshold)
         if self.fanout:
             check_fanout(self.fanout)
         if self.fanout and not self.batch_size:

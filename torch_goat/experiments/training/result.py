@@ -3,19 +3,22 @@ import math
 import platform
 import subprocess
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Final
 
 import torch
 import torch_geometric
 
 import torch_goat
 from torch_goat import settings
+from torch_goat.experiments.training.decisions import Decision, decide
 from torch_goat.experiments.training.loop import Loop, Stopped
 from torch_goat.experiments.training.processes import fabric_version
+
+_BY_SPLIT: Final = {"metrics", "calibration", "at_threshold"}  # tables of numbers by split
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,22 @@ class Result:
     versions: dict[str, str]  #: Of Python and the packages.
     #: The commit of this package's checkout, with ``-dirty`` if files differ from it; empty without one.
     commit: str
+    #: The temperature by which class scores are divided, so that their probabilities are calibrated; fitted on the
+    #: validation nodes. ``None`` for regression and for runs of earlier versions.
+    temperature: float | None = None
+    #: The probability from which on the second of two classes is predicted; ``None``: the most probable class.
+    threshold: float | None = None
+    #: ``error_before``, ``error_after`` (expected calibration errors), ``log_loss_before`` and ``log_loss_after`` of
+    #: each split, before and after calibration.
+    calibration: dict[str, dict[str, float]] | None = None
+    #: With a threshold, ``precision`` and ``recall`` of the second class, and the shares of nodes that are ``missed``
+    #: and ``false`` positives, of each split.
+    at_threshold: dict[str, dict[str, float]] | None = None
+
+    @property
+    def decision(self) -> Decision:
+        """How scores become probabilities and a class."""
+        return Decision(1.0 if self.temperature is None else self.temperature, self.threshold)
 
     @classmethod
     def of(cls, loop: Loop, peak_memory_bytes: int) -> "Result":
@@ -43,6 +62,7 @@ class Result:
         key = loop.task.data.get("key")  # of the nodes in an order task
         hidden = torch.is_tensor(key) and key.is_floating_point() and key.shape == (loop.task.data.num_nodes,)
         orderings = loop.orderings() if layers and hidden else []
+        made = decide(loop.task.parts(out), loop.options.threshold) if loop.task.classification else None
         cpu = f"{platform.machine()} CPU (threads: {torch.get_num_threads()})"
         return cls(
             metrics=loop.task.metrics(out, orderings),
@@ -61,23 +81,29 @@ class Result:
                 "torch_goat": torch_goat.__version__,
             },
             commit=_commit(),
+            temperature=made and made.decision.temperature,
+            threshold=made and made.decision.threshold,
+            calibration=made and made.calibration,
+            at_threshold=made and made.at_threshold,
         )
 
     def to_json(self) -> str:
-        """The text of ``result.json``; a metric that is not finite is ``null``."""
-        table = asdict(self)
-        table["metrics"] = {
-            split: {name: value if math.isfinite(value) else None for name, value in values.items()}
-            for split, values in self.metrics.items()
-        }
+        """The text of ``result.json``; a number of a split that is not finite is ``null``."""
+        table = settings.to_table(self)
+        for key in _BY_SPLIT & table.keys():
+            table[key] = {
+                split: {name: value if math.isfinite(value) else None for name, value in values.items()}
+                for split, values in table[key].items()
+            }
         return json.dumps(table, indent=1, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Result":
         """Reads what :meth:`to_json` wrote."""
         table: dict[str, Any] = json.loads(text)
-        for values in table["metrics"].values():
-            values.update({name: math.nan for name, value in values.items() if value is None})
+        for key in _BY_SPLIT & table.keys():
+            for values in table[key].values():
+                values.update({name: math.nan for name, value in values.items() if value is None})
         if not table["metrics"].get("val"):
             raise ValueError("it has no metrics of the validation nodes")
         return settings.parse(cls, table, "the result")

@@ -14,6 +14,8 @@ from torch_goat.experiments.training import metrics
 from torch_goat.nn.ordering import Ordering
 
 SPLITS: Final = ("train", "val", "test")
+_CLASS_METRICS: Final = (metrics.accuracy, metrics.macro_f1, metrics.roc_auc, metrics.pr_auc)
+_NUMBER_METRICS: Final = (metrics.mse, metrics.rmse, metrics.mae, metrics.r2)
 _FEW_CLASSES: Final = 1000  # allowed in any graph: one with fewer nodes may be a part of another
 
 
@@ -53,6 +55,8 @@ class Task:
             )
         # The number of outputs that a model must have.
         self.channels: Final = int(self._y.max()) + 1 if self.classification else self._y.size(1)
+        # The number of outputs of a new model: also for classes that no node of a split has.
+        self.outputs: Final = int((self.classification and data.get("num_classes")) or self.channels)
         self._scale = float(data.get("target_scale") or 1.0)
         if class_weights and not self.classification:
             raise ValueError("class_weights needs classes, but the targets are real numbers; leave it out.")
@@ -138,18 +142,21 @@ class Task:
     def metrics(self, out: Tensor, orderings: Sequence[Ordering] = ()) -> dict[str, dict[str, float]]:
         """All metrics of every split that has nodes, from the model's output in evaluation mode ``[N, C]`` and the
         orderings of its GOAT layers, which are compared with ``data.key``."""
-        classes, numbers = [metrics.accuracy, metrics.macro_f1, metrics.roc_auc], [metrics.mse, metrics.r2]
-        chosen = classes if self.classification else numbers
+        chosen = _CLASS_METRICS if self.classification else _NUMBER_METRICS
+        nodes = dict(zip(SPLITS, self._nodes.split(self._sizes), strict=True))
+        found = {}
+        for split, (part, y) in self.parts(out).items():
+            found[split] = {metric.__name__: metric(part, y) for metric in chosen}
+            found[split] |= {"tau": metrics.tau(orderings, self.data.key, nodes[split])} if orderings else {}
+        return found
+
+    def parts(self, out: Tensor) -> dict[str, tuple[Tensor, Tensor]]:
+        """The outputs ``[n, C]`` and the targets of every split that has nodes; numbers are in the original unit."""
         out, target = self._of_splits(out.detach()), self._y
         if not self.classification:
             out, target = out * self._scale, target * self._scale
-        parts = zip(SPLITS, *(value.split(self._sizes) for value in (out, target, self._nodes)), strict=True)
-        found = {}
-        for split, part, y, nodes in parts:
-            if y.size(0) > 0:
-                found[split] = {metric.__name__: metric(part, y) for metric in chosen}
-                found[split] |= {"tau": metrics.tau(orderings, self.data.key, nodes)} if orderings else {}
-        return found
+        parts = zip(SPLITS, out.split(self._sizes), target.split(self._sizes), strict=True)
+        return {split: (part, y) for split, part, y in parts if y.size(0) > 0}
 
     def _of_splits(self, out: Tensor) -> Tensor:
         """The rows of the nodes of all splits, on the device ``[n, C]``."""

@@ -40,6 +40,7 @@ from torch_goat.experiments.run import (
 )
 from torch_goat.experiments.training.batches import check_batches
 from torch_goat.experiments.training.checkpoint import load_checkpoint, pack_checkpoint, pack_weights
+from torch_goat.experiments.training.decisions import check_threshold
 from torch_goat.experiments.training.interrupt import Interrupted, noting
 from torch_goat.experiments.training.loop import Epoch, Loop, Observer
 from torch_goat.experiments.training.options import Experiment, TrainingOptions
@@ -98,6 +99,7 @@ def train(
     fabric = fabric or make_fabric(device, options.precision)
     data, schema = graph_of(experiment, data_dir) if graph is None else (graph.data, graph.schema)
     task = Task(data, fabric.device, class_weights=options.class_weights)
+    check_threshold(options.threshold, task.outputs if task.classification else 0)
     check_batches(task, options, fabric.world_size)
     orderings = _recorded_orderings(experiment)
     seed_everything(experiment.seed)
@@ -256,8 +258,7 @@ def _load(dataset: str, split: str, index: int, data_dir: Path | None) -> Data:
 
 
 def _build(experiment: Experiment, data: Data, task: Task) -> models.Network:
-    classes = data.get("num_classes") if task.classification else None
-    widths = data.num_features, int(classes or task.channels)
+    widths = data.num_features, task.outputs
     pna = "pna" in experiment.model.kinds
     degree = models.degree_histogram(task.edge_index, data.num_nodes) if pna else None
     return models.Network(experiment.model, *widths, degree=degree, edge_dim=data.num_edge_features)

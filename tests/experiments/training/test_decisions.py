@@ -1,0 +1,139 @@
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
+from sklearn.metrics import log_loss, precision_score, recall_score
+
+from tests.data.tables.files import write
+from tests.experiments.training.graphs import tiny
+from torch_goat.data.tables import load_tables
+from torch_goat.experiments import Run, TrainingOptions, fit, predict, train
+from torch_goat.experiments.models import ModelOptions, Network
+from torch_goat.experiments.own_graph import override, table_experiment
+from torch_goat.experiments.training.decisions import (
+    ThresholdRule,
+    choose_threshold,
+    decide,
+    fit_temperature,
+    measure_calibration,
+)
+from torch_goat.settings import SettingsError
+
+
+@pytest.mark.parametrize(("classes", "factor"), [(2, 5.0), (2, 0.2), (4, 3.0)])
+def test_the_temperature_has_the_lowest_log_loss(classes: int, factor: float) -> None:
+    generator = torch.Generator().manual_seed(classes)
+    out = torch.randn(400, classes, generator=generator, dtype=torch.double)
+    y = torch.multinomial(out.softmax(dim=-1), 1, generator=generator).view(-1)
+    out = factor * out  # scores of a network that is over- or underconfident
+
+    def loss(log_temperature: float) -> float:
+        return float(log_loss(y, (out / math.exp(log_temperature)).softmax(dim=-1), labels=range(classes)))
+
+    best = minimize_scalar(loss, bounds=(-4, 4), method="bounded", options={"xatol": 1e-10}).x
+    temperature = fit_temperature(out.float(), y)
+    assert temperature == pytest.approx(math.exp(best), rel=1e-4)
+    found = measure_calibration(out, y, temperature)
+    assert found["log_loss_before"] == pytest.approx(loss(0))
+    assert found["log_loss_after"] == pytest.approx(loss(best))
+    assert found["error_after"] < found["error_before"]
+
+
+def test_scores_without_a_best_temperature_keep_theirs() -> None:
+    out, y = torch.tensor([[2.0, 1.0], [0.0, 5.0]]), torch.tensor([0, 1])
+    assert fit_temperature(out, y) == 1.0  # all are right: no temperature would be low enough
+    assert fit_temperature(torch.tensor([[math.inf, 0.0], [1.0, 0.0]]), y) == 1.0
+    assert fit_temperature(out, 1 - y) == pytest.approx(100)  # all are wrong: as unsure as possible
+
+
+probabilities = st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=2, max_size=25)
+
+
+@given(probabilities, st.sampled_from([0.5, 0.75, 0.9, 1.0]))
+def test_a_threshold_for_a_precision_has_the_largest_recall(cases: list[tuple[int, bool]], wanted: float) -> None:
+    positive, y = torch.tensor([p / 8 for p, _ in cases]).double(), torch.tensor([int(true) for _, true in cases])
+    if not y.any():
+        y[0] = 1
+    threshold = choose_threshold(ThresholdRule("precision", (wanted,)), positive, y)
+
+    def quality(threshold: float) -> tuple[float, float]:
+        guess = positive >= threshold
+        return precision_score(y, guess, zero_division=0), recall_score(y, guess)
+
+    precision, recall = quality(threshold)
+    others = [quality(one) for one in positive.tolist()]
+    enough = [one for one in others if one[0] >= wanted]
+    if enough:
+        assert precision >= wanted
+        assert recall == pytest.approx(max(one[1] for one in enough))
+    else:  # as precise as possible
+        assert precision == pytest.approx(max(one[0] for one in others))
+
+
+@given(probabilities, st.sampled_from([(5.0, 1.0), (1.0, 1.0), (1.0, 20.0)]))
+def test_a_threshold_for_costs_has_the_lowest_cost(cases: list[tuple[int, bool]], costs: tuple[float, float]) -> None:
+    positive, y = torch.tensor([(p + 0.5) / 9 for p, _ in cases]).double(), torch.tensor([int(t) for _, t in cases])
+
+    def cost(threshold: float) -> float:
+        guess = (positive >= threshold).long()
+        return costs[0] * int((guess < y).sum()) + costs[1] * int((guess > y).sum())
+
+    threshold = choose_threshold(ThresholdRule("cost", costs), positive, y)
+    assert cost(threshold) == pytest.approx(min(cost(one) for one in np.linspace(0, 1, 200)))
+
+
+@pytest.mark.parametrize("text", ["", "x", "1", "-0.1", "precision", "precision=2", "recall=0.9", "cost=5", "cost=0:1"])
+def test_other_rules_are_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="threshold must be a probability such as"):
+        TrainingOptions(threshold=text)
+
+
+def test_a_threshold_needs_two_classes() -> None:
+    for data, what in ((tiny(regression=True), "real numbers"), (tiny(), "3 classes")):
+        with pytest.raises(SettingsError, match=f"needs a target with two classes, but it has {what}; leave it out"):
+            fit(torch.nn.Identity(), data, TrainingOptions(threshold="cost=5:1"), device="cpu")
+
+
+def test_a_run_predicts_with_its_temperature_and_threshold(tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    graph = load_tables(tables)
+    experiment = override(table_experiment(tables, graph, "gcn"), ["epochs=3", 'threshold="cost=30:1"'])
+    result = train(experiment, tmp_path / "run", graph=graph, device="cpu")
+    run = Run(tmp_path / "run")
+    assert run.result.to_json() == result.to_json()  # a precision without positives is not equal to itself
+    found = predict(run, tables.nodes, tables.edges)
+    with torch.no_grad():
+        out = run.network.on(graph.data).double()
+    assert result.temperature is not None
+    assert result.threshold is not None
+    assert torch.allclose(found.probabilities, (out / result.temperature).softmax(dim=-1))
+    assert found.values == tuple("yes" if share >= result.threshold else "no" for share in found.probabilities[:, 1])
+    assert any("'yes' is predicted from a probability of" in note for note in found.notes)
+    # The same as from the scores of the splits.
+    parts = {one: (out[graph.data[f"{one}_mask"]], graph.data.y[graph.data[f"{one}_mask"]]) for one in ("val", "test")}
+    decided = decide(parts, "cost=30:1")
+    assert decided.decision.threshold == pytest.approx(result.threshold, rel=1e-4)
+    assert result.at_threshold is not None
+    truth = np.array(found.truth)[graph.data.test_mask] == "yes"
+    guess = np.array(found.values)[graph.data.test_mask] == "yes"
+    assert result.at_threshold["test"]["recall"] == pytest.approx(recall_score(truth, guess))
+    graph_of_run = run.graph()
+    assert [graph_of_run.classes[one] for one in graph_of_run.decision.classes(out)] == list(found.values)
+
+
+def test_a_result_in_memory_is_calibrated_and_a_regression_is_not() -> None:
+    data = tiny()
+    network = Network(ModelOptions("gcn", hidden_channels=4), data.num_features, 3)
+    result = fit(network, data, TrainingOptions(epochs=2), device="cpu", seed=0)
+    assert result.calibration is not None
+    assert set(result.calibration) == set(result.metrics)
+    assert (result.threshold, result.at_threshold) == (None, None)
+    data = tiny(regression=True)
+    network = Network(ModelOptions("gcn", hidden_channels=4), data.num_features, 1)
+    result = fit(network, data, TrainingOptions(epochs=2), device="cpu", seed=0)
+    assert (result.temperature, result.calibration) == (None, None)
