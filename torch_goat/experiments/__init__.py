@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch_goat.experiments.training.options import Experiment, TrainingOptions
     from torch_goat.experiments.training.result import Result
     from torch_goat.experiments.training.train import train
+    from torch_goat.experiments.verdict import Difference, Verdict
 
 _HOMES = {
     "comparison": ("compare_runs",),
@@ -36,6 +37,7 @@ _HOMES = {
     "training.options": ("Experiment", "TrainingOptions"),
     "training.result": ("Result",),
     "training.train": ("train",),
+    "verdict": ("Difference", "Verdict"),
 }
 __all__ = sorted(name for names in _HOMES.values() for name in names)
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -13,6 +13,7 @@ from torch_goat import settings
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.result import Result
+from torch_goat.experiments.verdict import Difference, Verdict, judge, paired_difference
 
 EXACT_PAIRS: Final = 13  # up to this number of pairs, the signed-rank test enumerates all assignments of signs
 LABEL_SETTINGS: Final = 4  # settings that a label lists
@@ -105,9 +106,36 @@ class Ranking(Generic[R]):
 
     metric: str
     groups: tuple[RunGroup[R], ...]
+    split: str = "test"  # the nodes whose metric is reported
+    rank_by: str = "val"  # the nodes whose metric decides the ranking
+    overlap: float = 0.0  # number of test nodes over that of training nodes, for splits of the same nodes
+    test_nodes: int = 0  # 0 if unknown
 
     def __getitem__(self, label: str) -> RunGroup[R]:
         return next(group for group in self.groups if group.label == label)
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """Which model to use and how sure that is; ``None`` for fewer than two groups with a place."""
+        return judge([group for group in self.groups if group.place], self._compare)
+
+    def difference(self, first: str, second: str) -> Difference:
+        """The paired difference of two groups, with its interval, in the metric's own unit."""
+        return self._compare(self[first], self[second], False)
+
+    def _compare(self, first: RunGroup[R], second: RunGroup[R], ranking: bool) -> Difference:
+        split = self.rank_by if ranking else self.split
+        ours, theirs = (_by_repetition(group, split) for group in (first, second))
+        return paired_difference(
+            ours,
+            theirs,
+            first=first.label,
+            second=second.label,
+            metric=self.metric,
+            lower_is_better=self.metric in LOWER_IS_BETTER,
+            ratio=self.overlap,
+            test_nodes=self.test_nodes,
+        )
 
 
 def compare_runs(
@@ -128,6 +156,8 @@ def compare_runs(
 ) -> Ranking[R]:
     """Groups runs by model, summarises, ranks and tests the groups.
 
+    Runs of the same experiment, for example in a folder and its copy, count once.
+
     Args:
         runs: Finished runs on the same data: anything with an ``experiment`` and a ``result``.
         label: Gives the group of a run. By default runs that differ only in seed and split form a group, named after
@@ -142,15 +172,19 @@ def compare_runs(
         planned: Number of runs of each complete group. Incomplete groups are neither ranked nor compared.
         scale: Factor of all scores, 100 for percentages.
         decimals: Decimals of the means that decide the ranking; groups with equal rounded means share a place.
-        test_nodes: Number of test nodes, for the interval of a single run's accuracy.
+        test_nodes: Number of test nodes, for the interval of a single run's accuracy; by default the recorded one.
         errors: Squared errors of a run's test nodes, for the interval of a single run's MSE.
     """
     runs = list(runs)
     metric = metric or deciding_metric(runs)
     labels = _labels(runs) if label is None else [label(run) for run in runs]
     members: dict[str, list[R]] = {}
+    counted: set[tuple[str, Experiment]] = set()
     for name, run in zip(labels, runs, strict=True):
-        members.setdefault(name, []).append(run)
+        if (same := (name, _training(run.experiment))) not in counted:
+            counted.add(same)
+            members.setdefault(name, []).append(run)
+    test_nodes = test_nodes or next((run.result.nodes["test"] for run in runs if run.result.nodes.get("test")), 0)
 
     groups = []
     for name, together in members.items():
@@ -173,7 +207,8 @@ def compare_runs(
         comparison = _compare(group, others[0], paired) if tested else None
         ranked.append(replace(group, place=places[shown[group.label]], comparison=comparison))
     labels = [group.label for group in complete]
-    return Ranking(metric, (*ranked, *(group for group in groups if group.label not in labels)))
+    ordered = (*ranked, *(group for group in groups if group.label not in labels))
+    return Ranking(metric, ordered, split, rank_by, overlap_of(runs), test_nodes)
 
 
 def deciding_metric(runs: Sequence[FinishedRun]) -> str:
@@ -197,6 +232,25 @@ def rank_key(value: float, metric: str) -> float:
 def without_repetition(experiment: Experiment) -> Experiment:
     """The experiment without its seed, its split and what it records: equal for repetitions of the same settings."""
     return replace(experiment, seed=0, index=0, training=replace(experiment.training, record_orderings=()))
+
+
+def overlap_of(runs: Sequence[FinishedRun]) -> float:
+    """The number of test nodes over that of training nodes, by which splits of the same nodes depend on each other.
+
+    0 for generated graphs, which are independent. Results of earlier versions do not have the numbers; then those of
+    the default fractions are used, or the fractions of random splits of tables.
+    """
+    from torch_goat.data.datasets import DATASETS
+    from torch_goat.data.datasets.dataset import Generated
+
+    sizes = [run.result.nodes for run in runs if run.result.nodes.get("train")]
+    if runs and isinstance(DATASETS.get(runs[0].experiment.dataset), Generated) and runs[0].experiment.tables is None:
+        return 0.0
+    if sizes:
+        return float(np.mean([one.get("test", 0) / one["train"] for one in sizes]))
+    tables = next((run.experiment.tables for run in runs if run.experiment.tables is not None), None)
+    train, val = (0.6, 0.2) if tables is None else (tables.train, tables.val)
+    return (1 - train - val) / train
 
 
 def summarize(values: Sequence[float]) -> Summary:
@@ -306,6 +360,22 @@ def _compare(group: RunGroup[R], other: RunGroup[R], paired: bool | None) -> Com
         paired = len(splits) > 1 and len(common) == len(group.runs) == len(other.runs)
     scores = [ours[one] for one in common] if paired else group.scores, list(theirs.values())
     return Comparison(other.label, group.mean - other.mean, ahead, len(common), paired, *scores)
+
+
+def _by_repetition(group: RunGroup[R], split: str) -> dict[tuple[int, int], float]:
+    """The metric of a group on the nodes of a split, by split index and seed; the mean of runs that share both."""
+    found: dict[tuple[int, int], list[float]] = {}
+    for run in group.runs:
+        found.setdefault((run.experiment.index, run.experiment.seed), []).append(score(run, split, group.metric))
+    return {one: float(np.mean(values)) for one, values in found.items()}
+
+
+def _training(experiment: Experiment) -> Experiment:
+    """The experiment without what does not change its result: the place of its tables, and what it records."""
+    tables, training = experiment.tables, replace(experiment.training, record_orderings=())
+    if tables is not None and tables.digest:
+        tables = replace(tables, nodes="", edges="")
+    return replace(experiment, tables=tables, training=training)
 
 
 def _labels(runs: Sequence[FinishedRun]) -> list[str]:

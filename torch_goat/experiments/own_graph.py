@@ -26,7 +26,7 @@ from torch_goat.settings import SettingsError
 if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
-MODELS: Final = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE (mean)"}  # compared on your graph
+MODELS: Final = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE"}  # compared on your graph
 REPEATS: Final = 3  # runs of each model in a comparison
 UNBALANCED: Final = 3.0  # the ratio of the largest to the smallest class from which on classes are weighted
 RECORDED: Final = (0, 10, 30, 100, 300)  # epochs whose orderings are recorded, to show how stable they are

@@ -5,15 +5,13 @@ import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from tests.app.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat import settings
-from torch_goat.app.cli.train import verdict
-from torch_goat.experiments import Experiment, ModelOptions, Result, Run, TrainingOptions, compare_runs
+from torch_goat.experiments import Experiment, Result, Run, TrainingOptions
 
 FAST = ["--set", "epochs=3", "--set", "hidden_channels=4", "--device", "cpu"]
 TABLES = ["nodes.csv", "edges.csv", "--target", "label"]
@@ -108,10 +106,12 @@ def test_without_a_model_three_are_compared_on_the_same_splits(goat: Goat, table
         model: sum(results[f"{model}-{repeat}"].metrics["val"]["accuracy"] for repeat in range(2)) / 2
         for model in ("goat", "gat", "sage-mean")
     }
-    names = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE (mean)"}
+    names = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE"}
     winner = max(means, key=lambda model: means[model])
+    assert "Too few runs to tell whether" in ended.out  # two
     alone = list(means.values()).count(means[winner]) == 1
-    assert f"{names[winner]} {'wins on the validation nodes' if alone else 'is chosen'}." in ended.out
+    assert not alone or f"{names[winner]} is best on the validation nodes" in ended.out
+    assert "wins" not in ended.out
     best = ended.out.split("The best run is in ")[1].split()[0]
     assert best in {f"all/{winner}-{repeat}" for repeat in range(2)}
     value = results[Path(best).name].metrics["val"]["accuracy"]
@@ -126,28 +126,6 @@ def test_without_a_model_three_are_compared_on_the_same_splits(goat: Goat, table
     )
     for command in (f"predict {best}", "explain all/goat-", "report all "):
         assert f"  goat {command}" in ended.out
-
-
-@pytest.mark.parametrize(
-    ("val", "test", "text"),
-    [
-        ([0.5, 0.7], [0.5, 0.25], "GAT wins on the validation nodes. On the test nodes it is behind GOAT by 0.25"),
-        ([0.7, 0.5], [0.5, 0.25], "GOAT wins on the validation nodes. On the test nodes it is ahead of GAT by 0.25"),
-        ([0.7, 0.7], [0.25, 0.5], "GOAT and GAT tie on the validation nodes; GOAT is chosen. On the test nodes "),
-        ([0.5, 0.7], [0.5, 0.5], "GAT wins on the validation nodes. On the test nodes it is level with GOAT in acc"),
-    ],
-)
-def test_what_is_equal_is_not_called_a_win(val: list[float], test: list[float], text: str) -> None:
-    runs: list = []
-    for model, of_val, of_test in zip(("goat", "gat"), val, test, strict=True):
-        metrics = {"val": {"accuracy": of_val}, "test": {"accuracy": of_test}}
-        result = Result(metrics, 1, 1, "epochs", 1.0, 1.0, 0, "cpu", {}, "")
-        experiments = (Experiment("top2", seed=seed, model=ModelOptions(model)) for seed in range(3))
-        runs += [SimpleNamespace(experiment=experiment, result=result) for experiment in experiments]
-    ahead = 3 if "ahead of" in text else 0
-    ranking = compare_runs(runs, label=lambda run: run.experiment.model.name)
-    assert verdict(ranking).startswith(text)
-    assert verdict(ranking).endswith(f"in accuracy (ahead in {ahead} of 3 runs).")
 
 
 def test_orders_that_are_asked_for_are_those_of_goat(goat: Goat, tables: list[str]) -> None:

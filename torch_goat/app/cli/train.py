@@ -23,7 +23,7 @@ from torch_goat.experiments.comparison import Ranking, Summary
 from torch_goat.experiments.own_graph import MODELS, REPEATS, compare_models, record_orderings
 from torch_goat.experiments.search import fingerprint
 from torch_goat.experiments.training.loggers import EpochLogger
-from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, show
+from torch_goat.experiments.training.metrics import show
 from torch_goat.experiments.training.processes import processes
 from torch_goat.files import no_link
 from torch_goat.settings import SettingsError
@@ -223,24 +223,14 @@ def _show_ranking(ranking: Ranking[Run], tables: Tables) -> None:
     runs = ranking["goat"].runs
     what = "seeds on the same split" if len({run.experiment.index for run in runs}) == 1 else _WHAT[tables.split]
     say(f"Mean and standard deviation over {len(runs)} {what}." if len(runs) > 1 else "One run per model.")
-    say(verdict(ranking))
+    for sentence in _verdict(ranking):
+        say(sentence)
 
 
-def verdict(ranking: Ranking[Any]) -> str:
-    """Which model is best on the validation nodes, and by how much it leads the second on the test nodes."""
-    first, second = ranking.groups[:2]
-    best, other = MODELS[first.label], MODELS[second.label]
-    if first.comparison is None:
-        return f"No model has a finite validation {ranking.metric}."
-    text = f"{best} wins on the validation nodes."
-    if first.rank_mean == second.rank_mean:
-        text = f"{best} and {other} tie on the validation nodes; {best} is chosen."
-    versus = first.comparison
-    lead = -versus.difference if ranking.metric in LOWER_IS_BETTER else versus.difference
-    test = f"{'ahead of' if lead > 0 else 'behind'} {other} by {abs(lead):.4g}" if lead else f"level with {other}"
-    return (
-        f"{text} On the test nodes it is {test} in {ranking.metric} (ahead in {versus.ahead} of {versus.common} runs)."
-    )
+def _verdict(ranking: Ranking[Run]) -> tuple[str, ...]:
+    if ranking.verdict is None:
+        return (f"No two models have a finite validation {ranking.metric}.",)
+    return ranking.verdict.sentences
 
 
 def _shown(summary: Summary) -> str:

@@ -3,7 +3,7 @@ import math
 import platform
 import subprocess
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
@@ -48,6 +48,7 @@ class Result:
     #: With a threshold, ``precision`` and ``recall`` of the second class, and the shares of nodes that are ``missed``
     #: and ``false`` positives, of each split.
     at_threshold: dict[str, dict[str, float]] | None = None
+    nodes: dict[str, int] = field(default_factory=dict)  #: The number of nodes of each split, if recorded.
 
     @property
     def decision(self) -> Decision:
@@ -85,6 +86,7 @@ class Result:
             threshold=made and made.decision.threshold,
             calibration=made and made.calibration,
             at_threshold=made and made.at_threshold,
+            nodes=loop.task.sizes,
         )
 
     def to_json(self) -> str:

@@ -70,6 +70,11 @@ class Task:
                     "training nodes; leave it out or split the nodes differently."
                 )
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The number of nodes of each split."""
+        return dict(zip(SPLITS, self._sizes, strict=True))
+
     @cached_property
     def x(self) -> Tensor:
         """The features ``[N, F]``."""

@@ -1,0 +1,240 @@
+"""The verdict of a comparison: how sure it is that one model is better than another."""
+
+import math
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from torch_goat.data.tables import Tables
+from torch_goat.experiments import Experiment, ModelOptions, Result, Verdict, compare_runs
+from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.verdict import WITHOUT_EDGES, paired_difference
+
+TABLES = Tables("nodes.csv", "label", "edges.csv")
+
+
+class Done(NamedTuple):
+    experiment: Experiment
+    result: Result
+
+
+@cache
+def on_split(model: str, index: int, seed: int) -> Experiment:
+    return Experiment("mine", "", index, seed, ModelOptions(name=model), tables=TABLES)
+
+
+def runs(
+    model: str,
+    val: list[float],
+    test: list[float],
+    *,
+    fixed: bool = False,
+    metric: str = "accuracy",
+    seconds: float = 1.0,
+    nodes: tuple[int, int] = (600, 200),
+) -> list[Done]:
+    """Runs of a model on random splits with a seed each, or with several seeds on a fixed split."""
+    found = []
+    for number, values in enumerate(zip(val, test, strict=True)):
+        metrics = {split: {metric: value} for split, value in zip(("val", "test"), values, strict=True)}
+        experiment = on_split(model, 0 if fixed else number, number)
+        sizes = {"train": nodes[0], "val": 200, "test": nodes[1]}
+        found.append(Done(experiment, Result(metrics, 1, 1, "epochs", seconds, 1.0, 1, "a CPU", {}, "", nodes=sizes)))
+    return found
+
+
+def verdict(*groups: list[Done]) -> Verdict:
+    found = compare_runs(
+        [run for group in groups for run in group], label=lambda run: run.experiment.model.name
+    ).verdict
+    assert found is not None
+    return found
+
+
+def test_interval_over_random_splits_is_nadeau_and_bengios() -> None:
+    ours, theirs = [0.80, 0.83, 0.81, 0.86], [0.78, 0.80, 0.80, 0.79]
+    found = verdict(runs("goat", ours, ours), runs("gat", theirs, theirs))
+    differences = np.subtract(ours, theirs)
+    scale = np.sqrt((1 / 4 + 200 / 600) * differences.var(ddof=1))
+    assert (found.best, found.runner_up, found.pairs, found.over) == ("goat", "gat", 4, "splits")
+    assert found.difference == pytest.approx(differences.mean())
+    assert found.interval == pytest.approx(stats.t.interval(0.95, 3, differences.mean(), scale))
+    assert found.p == pytest.approx(2 * stats.t.sf(differences.mean() / scale, 3))
+    # Independent data are not corrected: then it is the paired t-test.
+    scores = ({(split, 0): value for split, value in enumerate(values)} for values in (ours, theirs))
+    plain, oracle = paired_difference(*scores), stats.ttest_rel(ours, theirs)
+    assert plain.interval == pytest.approx(tuple(oracle.confidence_interval()))
+    assert plain.p == pytest.approx(oracle.pvalue)
+
+
+def test_seeds_of_a_split_are_averaged_before_the_splits_are_compared() -> None:
+    ours = {(split, seed): 0.7 + 0.02 * split + 0.05 * seed for split in range(3) for seed in range(4)}
+    theirs = {one: 0.6 + 0.01 * one[0] ** 2 for one in ours}
+    found = paired_difference(ours, theirs, ratio=0.5)
+    differences = [0.775 + 0.02 * split - 0.6 - 0.01 * split**2 for split in range(3)]
+    expected = stats.t.interval(0.95, 2, np.mean(differences), np.std(differences, ddof=1) * (1 / 3 + 0.5) ** 0.5)
+    assert found.pairs == 3
+    assert found.interval == pytest.approx(expected)
+
+
+def test_one_split_is_about_seeds_only_and_says_so() -> None:
+    ours, theirs = [0.80, 0.83, 0.81], [0.78, 0.80, 0.77]
+    found = verdict(runs("goat", ours, ours, fixed=True), runs("gat", theirs, theirs, fixed=True))
+    oracle = stats.ttest_ind(ours, theirs, equal_var=False)
+    assert found.over == "seeds"
+    assert found.interval == pytest.approx(tuple(oracle.confidence_interval()))
+    assert found.p == pytest.approx(oracle.pvalue)
+    assert "With a single split, this covers the choice of the seed only." in str(found)
+    # Two models without randomness: any number of seeds is one run.
+    same = verdict(runs("gcn", [0.8] * 9, [0.8] * 9, fixed=True), runs("mlp", [0.7] * 9, [0.7] * 9, fixed=True))
+    assert same.conclusion == "too few runs to tell"
+    assert "several splits would tell" in str(same)
+
+
+@pytest.mark.parametrize("fixed", [False, True])
+def test_fewer_than_three_pairs_tell_nothing(fixed: bool) -> None:
+    found = verdict(
+        runs("goat", [0.9, 0.91], [0.9, 0.91], fixed=fixed), runs("mlp", [0.5, 0.5], [0.5, 0.5], fixed=fixed)
+    )
+    assert (found.conclusion, found.p, found.recommended) == ("too few runs to tell", None, "goat")
+    assert found.graph_helps is None
+    assert "Too few runs to tell whether GOAT or MLP is better" in str(found)
+    assert "at least 3 splits" in str(found)
+
+
+def nearest_mean(generator: np.random.Generator, informative: int, models: dict[str, int], splits: int) -> list[Done]:
+    """Classifiers on overlapping random splits of 250 nodes; each model sees some columns and part of the nodes."""
+    y = generator.integers(0, 2, 250)
+    x = generator.normal(size=(250, 6))
+    x[:, :informative] += y[:, None]
+    found = []
+    for model, columns in models.items():
+        scores: dict[str, list[float]] = {"val": [], "test": []}
+        for split in range(splits):
+            order = np.random.default_rng([split, int(y.sum())]).permutation(250)
+            train = generator.choice(order[:150], 100, replace=False)  # the seed of the model
+            means = np.stack([x[train][y[train] == label][:, :columns].mean(0) for label in (0, 1)])
+            guess = np.square(x[:, None, :columns] - means).sum(-1).argmin(-1)
+            for part, nodes in (("val", order[150:200]), ("test", order[200:])):
+                scores[part].append(float((guess == y)[nodes].mean()))
+        found += runs(model, scores["val"], scores["test"], nodes=(150, 50))
+    return found
+
+
+@pytest.mark.parametrize("splits", [3, 10])
+def test_the_same_model_under_two_names_is_no_clear_difference(splits: int) -> None:
+    generator = np.random.default_rng(splits)
+    drawn = [verdict(nearest_mean(generator, 3, {"gat": 3, "gcn": 3}, splits)) for _ in range(200)]
+    ties = [one for one in drawn if one.conclusion == "no clear difference"]
+    assert len(ties) >= 0.93 * 200
+    assert not any("clearly" in str(one) or "wins" in str(one) for one in ties)
+
+
+def test_a_planted_tie_on_one_split_is_no_clear_difference() -> None:
+    generator = np.random.default_rng(0)
+    conclusions = Counter(
+        paired_difference(*({(0, seed): value for seed, value in enumerate(row)} for row in draw)).conclusion
+        for draw in generator.normal(0.8, 0.02, (200, 2, 5))
+    )
+    assert conclusions["no clear difference"] >= 0.93 * 200
+
+
+def test_a_planted_difference_is_found() -> None:
+    generator = np.random.default_rng(1)
+    drawn = [verdict(nearest_mean(generator, 6, {"goat": 6, "gat": 1}, 10)) for _ in range(50)]
+    assert Counter(one.conclusion for one in drawn)["clearly better"] >= 0.9 * 50
+    assert all(one.best == "goat" for one in drawn)
+
+
+def test_what_would_settle_it_settles_it() -> None:
+    ours, theirs = [0.82, 0.80, 0.83], [0.80, 0.81, 0.80]
+    scores = [{(split, 0): value for split, value in enumerate(values)} for values in (ours, theirs)]
+    found = paired_difference(*scores)
+    assert found.conclusion == "no clear difference"
+    assert found.needed is not None
+    spread = np.std(np.subtract(ours, theirs), ddof=1)
+    clear = [stats.t.ppf(0.975, n - 1) * spread / n**0.5 < found.difference for n in (found.needed - 1, found.needed)]
+    assert clear == [False, True]
+    text = str(verdict(runs("goat", ours, ours, nodes=(10**6, 1)), runs("gat", theirs, theirs, nodes=(10**6, 1))))
+    assert f"About {found.needed} splits instead of 3 would settle it" in text
+    # The overlap of the splits leaves an uncertainty that no number of splits removes.
+    assert paired_difference(*scores, ratio=1 / 3).needed is None
+    text = str(verdict(runs("goat", ours, ours), runs("gat", theirs, theirs)))
+    assert "More splits of the same nodes would not settle it" in text
+
+
+def test_lower_errors_are_better_and_the_chosen_model_may_be_worse_on_test_nodes() -> None:
+    low, high = [0.10, 0.11, 0.12, 0.10], [0.50, 0.52, 0.51, 0.53]
+    found = verdict(runs("goat", low, low, metric="mse"), runs("gat", high, high, metric="mse"))
+    assert (found.best, found.conclusion) == ("goat", "clearly better")
+    assert found.interval[1] < 0
+    found = verdict(runs("goat", low, high, metric="mse"), runs("gat", high, low, metric="mse"))
+    assert (found.best, found.conclusion) == ("goat", "clearly worse")
+
+
+def test_a_graph_that_does_not_help_and_a_cheaper_model_are_named() -> None:
+    high, low = [0.80, 0.83, 0.81], [0.60, 0.62, 0.60]
+    near = [0.81, 0.82, 0.805]
+    goat = runs("goat", high, high, seconds=40.0)
+    found = verdict(goat, runs("mlp", near, near, seconds=2.0), runs("gcn", low, low))
+    assert (found.best, found.recommended, found.graph_helps) == ("goat", "mlp", False)
+    assert "The graph does not help: MLP, which ignores the edges, is as good as GOAT." in found.sentences
+    assert "Recommended: MLP, which is as good as GOAT and trains in 2 s instead of 40 s." in found.sentences
+    found = verdict(goat, runs("gcn", near, near, seconds=2.0), runs("mlp", low, low, seconds=0.1))
+    assert (found.recommended, found.graph_helps) == ("gcn", True)
+    assert "The graph helps: GOAT is clearly better than MLP, the best model without edges." in str(found)
+    found = verdict(goat, runs("gcn", near, near, seconds=39.0))
+    assert (found.recommended, found.graph_helps) == ("goat", None)  # hardly cheaper; nothing without edges
+    found = verdict(runs("mlp", high, high), runs("goat", low, low))
+    assert found.graph_helps is False
+    assert "MLP, which ignores the edges, is better than GOAT" in str(found)
+    assert {name for name, kind in KINDS.items() if name in WITHOUT_EDGES} == {
+        name for name, kind in KINDS.items() if "without the graph" in kind.description
+    }
+
+
+def test_a_lead_that_never_varies_counts_as_much_as_its_test_nodes() -> None:
+    always = {"nodes": (150, 50)}
+    sure = verdict(runs("goat", [1.0] * 5, [1.0] * 5, **always), runs("gat", [0.5] * 5, [0.5] * 5, **always))
+    assert sure.conclusion == "clearly better"
+    few = {"nodes": (6, 2)}
+    unsure = verdict(runs("goat", [1.0] * 3, [1.0] * 3, **few), runs("gat", [0.5] * 3, [0.5] * 3, **few))
+    assert unsure.conclusion == "no clear difference"
+    equal = verdict(runs("goat", [0.5] * 3, [0.5] * 3), runs("gat", [0.5] * 3, [0.5] * 3))
+    assert (equal.conclusion, equal.interval, equal.p) == ("no clear difference", (0.0, 0.0), 1.0)
+
+
+def test_a_run_and_its_copy_count_once() -> None:
+    goat, gat = runs("goat", [0.9, 0.8], [0.9, 0.8]), runs("gat", [0.5, 0.6], [0.5, 0.6])
+    moved = [
+        one._replace(experiment=replace(one.experiment, tables=replace(TABLES, nodes=name, digest="d")))
+        for one, name in zip(goat, ("here.csv", "there.csv"), strict=True)
+    ]
+    copied = [one._replace(experiment=replace(one.experiment, index=0, seed=0)) for one in moved]
+    assert [len(group.runs) for group in compare_runs([*goat, *goat, *gat]).groups] == [2, 2]
+    assert [len(group.runs) for group in compare_runs(copied, label=lambda run: "goat").groups] == [1]
+    assert verdict(goat + goat + goat, gat).pairs == 2
+
+
+def test_older_results_without_numbers_of_nodes_use_the_fractions_of_the_split() -> None:
+    tables = replace(TABLES, train=0.5, val=0.3)
+    old = [
+        Done(replace(one.experiment, tables=tables), replace(one.result, nodes={}))
+        for one in runs("goat", [0.9], [0.9]) + runs("gat", [0.8], [0.8])
+    ]
+    assert compare_runs(old).overlap == pytest.approx(0.2 / 0.5)
+    generated = [Done(replace(one.experiment, dataset="top2", tables=None), one.result) for one in old]
+    assert compare_runs(generated).overlap == 0  # another graph each
+
+
+def test_models_without_a_finite_validation_are_not_judged() -> None:
+    assert compare_runs(runs("goat", [0.9], [0.9])).verdict is None
+    assert compare_runs(runs("goat", [0.9], [0.9]) + runs("gat", [math.nan], [0.9])).verdict is None
+    untested = verdict(runs("goat", [0.9] * 3, [math.nan] * 3), runs("gat", [0.8] * 3, [math.nan] * 3))
+    assert untested.conclusion == "too few runs to tell"
+    assert "no test nodes" in str(untested)

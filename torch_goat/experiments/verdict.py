@@ -1,0 +1,276 @@
+"""Which of several models is better: paired differences with intervals, and a verdict in plain sentences."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch_goat.experiments.comparison import RunGroup
+
+Conclusion = Literal["clearly better", "no clear difference", "too few runs to tell", "clearly worse"]
+Scores = Mapping[tuple[int, int], float]  # a metric of one model, by split and seed
+
+FEWEST: Final = 3  # pairs of runs below which nothing is concluded
+MOST: Final = 1000  # splits or seeds beyond which it is impractical to settle a difference
+CHEAPER: Final = 1.5  # factor in training time from which on a model is recommended for being cheaper
+WITHOUT_EDGES: Final = frozenset({"constant", "linear", "trees", "mlp"})  # models that do not read the graph
+_NAMES: Final = {
+    "goat": "GOAT", "gat": "GAT", "gatv2": "GATv2", "gcn": "GCN", "gin": "GIN", "pna": "PNA", "mlp": "MLP",
+    "sage-mean": "GraphSAGE", "sage-max": "GraphSAGE (max)", "sage-lstm": "GraphSAGE (LSTM)",
+    "trees": "boosted trees",
+}  # fmt: skip
+_BY_TASK: Final = {
+    "constant": ("majority class", "training mean"),
+    "linear": ("logistic regression", "ridge regression"),
+}
+_METRICS: Final = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "mse": "mean squared error", "r2": "R²"}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The difference of two models on the same nodes, over the splits and seeds that both have.
+
+    Over several splits, seeds of the same split are averaged first, and the differences of the splits form the pairs.
+    Random splits share most of their training nodes, so the variance of the mean difference is ``(1/n + test/train)``
+    times that of the differences (Nadeau and Bengio, 2003), with the numbers of test and training nodes; the same
+    formula serves the folds of a cross-validation, whose training sets also overlap (Bouckaert and Frank, 2004). The
+    interval uses Student's t with n - 1 degrees of freedom. Independent graphs need no correction.
+
+    With a single split only the seeds vary. Two models trained with the same seed have nothing in common, so this is
+    Welch's interval, and it does not cover other splits or other nodes.
+    """
+
+    first: str
+    second: str
+    metric: str
+    difference: float  # mean of the first minus mean of the second
+    error: float  # standard error of the difference; NaN if unknown
+    interval: tuple[float, float]  # 95 %; NaN if unknown
+    p: float | None  # two-sided, that the models are equally good; None if unknown
+    pairs: int
+    over: Literal["splits", "seeds"]  # what varies between the pairs
+    conclusion: Conclusion  # about the first
+    needed: int | None  # splits or seeds that would make the difference clear at the present spread; None: none would
+
+
+def paired_difference(
+    ours: Scores,
+    theirs: Scores,
+    *,
+    first: str = "",
+    second: str = "",
+    metric: str = "accuracy",
+    lower_is_better: bool = False,
+    ratio: float = 0.0,
+    test_nodes: int = 0,
+) -> Difference:
+    """Compares two models over the splits and seeds that both have; see :class:`Difference`.
+
+    Args:
+        ours: The metric of the first model, by split and seed.
+        theirs: That of the second.
+        first: The name of the first model.
+        second: The name of the second.
+        metric: The name of the metric.
+        lower_is_better: Whether small values are good.
+        ratio: Number of test nodes over number of training nodes, for splits of the same nodes; 0 for others.
+        test_nodes: Number of test nodes, for accuracies whose differences are the same on all splits.
+    """
+    from scipy import special  # imports slowly
+
+    common = [one for one in ours if one in theirs and math.isfinite(ours[one]) and math.isfinite(theirs[one])]
+    splits = sorted({split for split, _ in common})
+    over: Literal["splits", "seeds"] = "splits" if len(splits) > 1 else "seeds"
+    a, b = (np.array([values[one] for one in common]) for values in (ours, theirs))
+    if over == "splits":
+        of = np.array([split for split, _ in common])
+        a, b = (np.array([values[of == split].mean() for split in splits]) for values in (a, b))
+    pairs = len(a)
+    mean = float(np.mean(np.round(a - b, 12))) if pairs else math.nan
+    unknown = Difference(
+        first, second, metric, mean, math.nan, (math.nan, math.nan), None, pairs, over, "too few runs to tell", None
+    )
+    if pairs < FEWEST:
+        return unknown
+    # The variance of the difference is that of one pair times (1/n + ratio).
+    if over == "splits":
+        variance, freedom = float(np.var(np.round(a - b, 12), ddof=1)), pairs - 1.0
+        if variance < 1e-20 and mean and metric == "accuracy" and test_nodes:
+            # The same on all splits: at least the variance from the choice of the test nodes that it concerns.
+            variance = (abs(mean) - mean**2) / test_nodes
+    else:
+        parts, ratio = np.var(np.round([a, b], 12), axis=1, ddof=1), 0.0
+        variance = float(parts.sum())
+        freedom = (pairs - 1) * variance**2 / float(np.square(parts).sum()) if variance else pairs - 1.0
+    if variance < 1e-20 and mean:
+        return unknown  # several runs with the same outcome are no more than one
+    n = np.arange(pairs, max(MOST, pairs) + 1)
+    quantiles = special.stdtrit(freedom * (n - 1) / (pairs - 1), 0.975)
+    errors = np.sqrt(variance * (1 / n + ratio))
+    enough = n[quantiles * errors < abs(mean)]
+    error, half = float(errors[0]), float(quantiles[0] * errors[0])
+    p = float(2 * special.stdtr(freedom, -abs(mean) / error)) if error else 1.0
+    ahead = (mean < 0) == lower_is_better
+    conclusion: Conclusion = "no clear difference"
+    if half < abs(mean):
+        conclusion = "clearly better" if ahead else "clearly worse"
+    needed = int(enough[0]) if len(enough) else None
+    return Difference(
+        first, second, metric, mean, error, (mean - half, mean + half), p, pairs, over, conclusion, needed
+    )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Which model to use, and how sure that is.
+
+    The best model and the runner-up are those of the validation nodes; their difference is that of the test nodes. A
+    model is *as good* as another if its mean on the validation nodes is at most one standard error of their difference
+    worse, and the other is not clearly better on the test nodes.
+    """
+
+    best: str  # label of its group
+    runner_up: str
+    metric: str
+    difference: float  # mean of the best minus mean of the runner-up, on the test nodes
+    interval: tuple[float, float]  # 95 %; NaN if unknown
+    p: float | None
+    pairs: int
+    over: Literal["splits", "seeds"]  # what varies between the pairs: with one split, the interval is about seeds only
+    conclusion: Conclusion
+    recommended: str  # the best, or the cheapest model that is as good
+    graph_helps: bool | None  # None if it is unclear or no model without edges (or none with them) was compared
+    sentences: tuple[str, ...]  # all of this, for the user; the first is the answer
+
+    def __str__(self) -> str:
+        return " ".join(self.sentences)
+
+
+Compare = Callable[["RunGroup[Any]", "RunGroup[Any]", bool], Difference]  # the last: on the validation nodes
+
+
+def judge(groups: Sequence["RunGroup[Any]"], compare: Compare) -> Verdict | None:
+    """The verdict on groups of runs, the best on the validation nodes first; ``None`` for fewer than two."""
+    if len(groups) < 2:
+        return None
+    best, second, metric = groups[0], groups[1], groups[0].metric
+    versus = compare(best, second, False)
+    name, other = shown(best.label, metric), shown(second.label, metric)
+    lead = f"{name} is best on the validation nodes, {other} is second."
+    if best.rank_mean == second.rank_mean:
+        lead = f"{name} and {other} are equally good on the validation nodes."
+    sentences = [f"{_conclude(versus, name, other)} {lead}", _measured(versus, name, other), _settle(versus)]
+    recommended = _recommended(groups, compare)
+    helps, text = _graph(groups, compare)
+    sentences.append(text)
+    if recommended is not best:
+        seconds = [_seconds(one) for one in (recommended, best)]
+        cheaper = shown(recommended.label, metric)
+        sentences.append(
+            f"Recommended: {cheaper}, which is as good as {name} and trains in {seconds[0]:.2g} s instead of "
+            f"{seconds[1]:.2g} s."
+        )
+    return Verdict(
+        best.label, second.label, metric, versus.difference, versus.interval, versus.p, versus.pairs, versus.over,
+        versus.conclusion, recommended.label, helps, tuple(filter(None, sentences)),
+    )  # fmt: skip
+
+
+def as_good(model: "RunGroup[Any]", other: "RunGroup[Any]", compare: Compare) -> bool:
+    """Whether a model is as good as another, which must have the better mean on the validation nodes."""
+    val = compare(other, model, True)
+    near = abs(val.difference) <= val.error if math.isfinite(val.error) else val.difference == 0
+    return near and compare(other, model, False).conclusion in ("no clear difference", "clearly worse")
+
+
+def shown(label: str, metric: str = "") -> str:
+    """The name of a model for users, given the label of its group and the metric."""
+    if label in _BY_TASK:
+        return _BY_TASK[label][metric in ("mse", "r2")]
+    return _NAMES.get(label, label)
+
+
+def _conclude(versus: Difference, name: str, other: str) -> str:
+    if versus.conclusion == "too few runs to tell":
+        return f"Too few runs to tell whether {name} or {other} is better."
+    if versus.conclusion == "no clear difference":
+        return f"There is no clear difference between {name} and {other}."
+    return f"{name} is {versus.conclusion} than {other} on the test nodes."
+
+
+def _measured(versus: Difference, name: str, other: str) -> str:
+    metric, size = _METRICS.get(versus.metric, versus.metric), versus.difference
+    if not math.isfinite(size):
+        return "There are no test nodes on which both were measured."
+    how = f"{abs(size):.3g} {'above' if size > 0 else 'below'}" if size else "the same as"
+    what = versus.over if versus.pairs != 1 else versus.over[:-1]
+    text = f"{versus.pairs} {what}"
+    if math.isfinite(versus.interval[0]):
+        low, high = (f"{end:.3g}" for end in versus.interval)
+        text = f"95 % interval of the difference {low} to {high} over {text}, p = {_p(versus.p)}"
+    only = " With a single split, this covers the choice of the seed only." if versus.over == "seeds" else ""
+    return f"On the test nodes, the {metric} of {name} is {how} that of {other} ({text}).{only}"
+
+
+def _settle(versus: Difference) -> str:
+    """What would settle an open question."""
+    if versus.conclusion == "too few runs to tell":
+        if versus.pairs < FEWEST:
+            return f"It takes at least {FEWEST} splits, or seeds on one split, to tell."
+        return "The runs do not vary; several splits would tell."
+    if versus.conclusion != "no clear difference" or not versus.difference:
+        return ""
+    if versus.needed is not None:
+        return (
+            f"About {versus.needed} {versus.over} instead of {versus.pairs} would settle it, if the difference and its "
+            "spread stay the same."
+        )
+    if versus.over == "splits":
+        return "More splits of the same nodes would not settle it; more nodes with a known target might."
+    return f"Not even {MOST} seeds would settle it; several splits might."
+
+
+def _graph(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[bool | None, str]:
+    """Whether the best model with edges is better than the best one without."""
+    without = next((one for one in groups if _model(one) in WITHOUT_EDGES), None)
+    reader = next((one for one in groups if _model(one) not in WITHOUT_EDGES), None)
+    if without is None or reader is None:
+        return None, ""
+    versus = compare(reader, without, False)
+    names = shown(reader.label, reader.metric), shown(without.label, reader.metric)
+    if versus.conclusion == "too few runs to tell":
+        return None, "Too few runs to tell whether the graph helps."
+    ahead = groups.index(without) < groups.index(reader)
+    if versus.conclusion == "clearly worse" or (ahead and versus.conclusion != "clearly better"):
+        level = "better than" if versus.conclusion == "clearly worse" else "at least as good as"
+        return False, f"The graph does not help: {names[1]}, which ignores the edges, is {level} {names[0]}."
+    if not ahead and as_good(without, reader, compare):
+        return False, f"The graph does not help: {names[1]}, which ignores the edges, is as good as {names[0]}."
+    if versus.conclusion == "clearly better":
+        return True, f"The graph helps: {names[0]} is clearly better than {names[1]}, the best model without edges."
+    return (
+        None,
+        f"It is not clear whether the graph helps: compare {names[0]} with {names[1]}, which ignores the edges.",
+    )
+
+
+def _recommended(groups: Sequence["RunGroup[Any]"], compare: Compare) -> "RunGroup[Any]":
+    best = groups[0]
+    cheaper = [one for one in groups[1:] if CHEAPER * _seconds(one) < _seconds(best) and as_good(one, best, compare)]
+    return min(cheaper, key=_seconds, default=best)
+
+
+def _seconds(group: "RunGroup[Any]") -> float:
+    return fmean(run.result.seconds for run in group.runs)
+
+
+def _model(group: "RunGroup[Any]") -> str:
+    return str(group.runs[0].experiment.model.name)
+
+
+def _p(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f}" if value >= 0.01 else f"{value:.1g}"
