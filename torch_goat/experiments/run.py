@@ -212,7 +212,7 @@ class Run:
         one, schema = self.experiment, self.schema
         decision = self.result.decision if self.state == "done" else Decision()
         if one.tables is not None and schema is not None:
-            own, units = load_tables(one.tables, one.index), (schema.target_mean, schema.target_scale)
+            own, units = load_tables(one.tables, one.index, schema), (schema.target_mean, schema.target_scale)
             return NamedGraph(own.data, own.ids, schema.classes, schema.target, *units, decision)
         if one.graph:
             data = open_graph(one.graph, unchanged=one.graph_digest)

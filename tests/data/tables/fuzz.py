@@ -18,7 +18,8 @@ from torch_goat.data.tables import Schema, TableError, Tables, apply_schema, loa
 from torch_goat.settings import SettingsError
 
 CELLS = ["", "a", "b", "1", "-2.5", "1e999", "nan", "NA", "yes", "no", '"', '"x', "ü", "\ufeff", "<b>", "=1", "0x1",
-         "٣", "1_000", "2020-01-01", "train", "test", " a", "True", "9" * 40, "\u2028", "\r", "a,b"]  # fmt: skip
+         "٣", "1_000", "2020-01-01", "train", "test", " a", "True", "9" * 40, "\u2028", "\r", "a,b",
+         "01067", "00", "2024-05-31T10:00Z", "9999-12-31"]  # fmt: skip
 GRAPHML = (
     '<?xml version="1.0"?><graphml><key id="k" for="node" attr.name="label"/><graph edgedefault="directed">'
     '<node id="a"><data key="k">yes</data></node><node id="b"><data key="k">no</data></node>'
@@ -26,7 +27,7 @@ GRAPHML = (
 )
 OPTIONS = [{}, {"directed": True}, {"edge_features": True}, {"split_column": "town"}, {"time_column": "age"},
            {"task": "regression"}, {"target": "age"}, {"order_by": "age"}, {"categories": ("age",)},
-           {"drop": ("town",)}]  # fmt: skip
+           {"drop": ("town",)}, {"folds": 2}, {"group_column": "town"}, {"split_column": "t*"}]  # fmt: skip
 
 
 def tables() -> st.SearchStrategy[str]:
@@ -74,7 +75,9 @@ def attempt(folder: Path, nodes: bytes, edges: bytes, options: dict) -> None:
     except (TableError, SettingsError) as error:
         refusal = str(error)
     if refusal:
-        assert "\n" not in refusal, refusal
+        first, *lines = refusal.split("\n")  # a sentence, or a list of them
+        assert not lines or first == f"the tables have {len(lines)} problems:", refusal
+        assert all(line.startswith("- ") for line in lines), refusal
         return
     assert graph.data.validate(raise_on_error=True)
     assert bool(graph.data.x.isfinite().all())

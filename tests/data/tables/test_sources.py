@@ -236,7 +236,7 @@ def test_any_table_is_the_same_graph_as_csv_and_as_parquet(drawn: st.DataObject)
     options = {
         "target": "label",
         "edge_features": True,
-        "categories": tuple(drawn.draw(st.lists(st.sampled_from(chosen), unique=True))),
+        "categories": tuple({*drawn.draw(st.lists(st.sampled_from(chosen))), *({"text"} & {*chosen})}),
     }
     found: list = []
     with TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import torch
 
 from torch_goat import settings
@@ -162,7 +163,7 @@ def read_graph(tables: Tables, index: int) -> "TableGraph":
         for column in columns
     ]
     if len(rows) > 30:
-        kinds = {kind: sum(row[2] == kind for row in rows) for kind in ("number", "flag", "category")}
+        kinds = {kind: sum(row[2] == kind for row in rows) for kind in ("number", "flag", "category", "date")}
         say("Columns: " + ", ".join(f"{count} of kind {kind}" for kind, count in kinds.items() if count) + ".")
     elif rows:
         console().print(Aligned(["column", "of", "kind", "encoding"], rows))
@@ -179,7 +180,7 @@ def read_graph(tables: Tables, index: int) -> "TableGraph":
     if schema.order_by:
         say(f"Order: GOAT reads neighbours in decreasing order of {schema.order_by!r}; other models ignore it.")
     for note in graph.notes:
-        say(f"Note: {note}")
+        say(note if note.startswith("Warning: ") else f"Note: {note}")
     return graph
 
 
@@ -189,6 +190,9 @@ def _describe(column: Column) -> list[str]:
         text = f"one-hot, {len(column.categories)} categories: {shown}"
     elif column.kind == "flag":
         text = "0 or 1, unchanged"
+    elif column.kind == "date":
+        mean = np.datetime64(round(column.mean), "D")
+        text = f"days, standardised (mean {mean}, standard deviation {column.scale:.4g} days)"
     else:
         text = f"standardised (mean {column.mean:.4g}, standard deviation {column.scale:.4g})"
     return [column.kind, text + (", with an indicator of missing values" if column.missing else "")]

@@ -14,17 +14,20 @@ if TYPE_CHECKING:
     from torch_goat.data.tables.graph import NewGraph, TableGraph
 
 
-def load_tables(tables: Tables, index: int = 0) -> "TableGraph":
+def load_tables(tables: Tables, index: int = 0, schema: Schema | None = None) -> "TableGraph":
     """Reads the tables of a graph, fits a schema on the training nodes and encodes all nodes with it.
+
+    All problems of both tables are raised as one :class:`TableError`.
 
     Args:
         tables: The files and how to read them; the last ones are kept, so that another index needs no parsing.
-        index: Which random split, from 0.
+        index: Which random split, fold or split column, from 0.
+        schema: The schema of a run on these tables, to use instead of a new one.
     """
     _require_pandas()
     from torch_goat.data.tables import graph
 
-    return graph.load_tables(tables, index)
+    return graph.load_tables(tables, index, schema)
 
 
 def apply_schema(schema: Schema, nodes: str, edges: str = "", *, join: Tables | None = None) -> "NewGraph":

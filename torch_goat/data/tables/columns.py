@@ -3,18 +3,20 @@
 import re
 import shlex
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 
 from torch_goat.data.tables.schema import Column
-from torch_goat.data.tables.source import Source, TableError, first_row, shown
+from torch_goat.data.tables.source import Problems, Source, first_row, shown
 
 MOST_CATEGORIES: Final = 100
 _FEW: Final = 10  # up to so many distinct texts are categories, however few rows there are
-MOSTLY: Final = 0.8  # the fraction of numbers from which on a column counts as numeric
+MOSTLY: Final = 0.8  # the fraction of numbers or dates from which on a column counts as such
+_LEADING_ZERO: Final = r"\s*[+-]?0[0-9]+(\.[0-9]*)?\s*"
+_DATE: Final = r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(?::(\d\d)(?:\.(\d*?)0*)?)?(Z|[+-]\d\d:?\d\d)?)?"
 
 
 def fit_columns(
@@ -24,30 +26,50 @@ def fit_columns(
 
     Columns in ``categories`` hold categories even if they look numeric.
     """
-    columns, texts = [], []
+    columns, texts, problems = [], [], Problems()
     for name in names:
         values = source.frame[name]
         if not values.notna().any():
             continue
-        if name not in categories and is_numeric(values, MOSTLY):  # a few other cells are errors
-            columns.append(_fit_number(name, numbers(source, values)[train]))
-            continue
-        distinct = values.nunique()
-        many = distinct > _FEW and 2 * distinct > values.count()
-        if distinct > MOST_CATEGORIES or (many and name not in categories):
-            texts.append(name)
-            continue
-        check_blanks(source, values)
-        seen = values[train]
-        columns.append(Column(name, "category", categories=distinct_texts(seen), missing=bool(seen.isna().any())))
+        with problems:
+            kind = _kind(source, name, categories)
+            if kind != "category":  # a few other cells are errors
+                columns.append(_fit_number(name, kind, parsed(source, values, kind)[train]))
+                continue
+            distinct = values.nunique()
+            many = distinct > _FEW and 2 * distinct > values.count()
+            if distinct > MOST_CATEGORIES or (many and name not in categories):
+                texts.append(name)
+                continue
+            check_blanks(source, values)
+            seen = values[train]
+            columns.append(Column(name, "category", categories=distinct_texts(seen), missing=bool(seen.isna().any())))
     if texts:
         values = source.frame[texts[0]]
-        raise TableError(
+        drop = " ".join(f"--drop {shlex.quote(name)}" for name in texts)
+        advice = f"drop the column ({drop}) or replace it by numbers."
+        if is_numeric(values, MOSTLY):
+            advice = f"drop the column ({drop}), or store it as numbers, which texts and leading zeros are not."
+        elif texts[0] in source.texts and is_date(values):
+            advice = f"drop the column ({drop}), or store it as dates instead of texts."
+        problems.found.append(
             f"{source.where(first_row(values.notna()), texts[0])}: {values.nunique()} distinct texts in "
-            f"{values.count()} rows look like free text, not categories; drop the column "
-            f"({' '.join(f'--drop {shlex.quote(name)}' for name in texts)}) or replace it by numbers."
+            f"{values.count()} rows look like free text, not categories; {advice}"
         )
+    problems.check()
     return tuple(columns)
+
+
+def _kind(source: Source, name: str, categories: Collection[str]) -> Literal["number", "category", "date"]:
+    """The kind of a column, from its type in the file and from all of its values."""
+    values = source.frame[name]
+    if is_numeric_dtype(values):
+        return "number"
+    if name in categories or (name in source.texts and source.has_dates) or has_leading_zeros(values):
+        return "category"
+    if name not in source.texts and is_numeric(values, MOSTLY):
+        return "number"
+    return "date" if is_date(values) else "category"
 
 
 def encode(source: Source, columns: Sequence[Column], notes: list[str]) -> np.ndarray:
@@ -77,7 +99,7 @@ def encode(source: Source, columns: Sequence[Column], notes: list[str]) -> np.nd
                     f"training and is encoded as none ({int(unknown.sum())} in total)."
                 )
         else:
-            known = np.where(missing, column.mean, numbers(source, values))
+            known = np.where(missing, column.mean, parsed(source, values, column.kind))
             out[:, place] = known if column.kind == "flag" else (known - column.mean) / column.scale
         if column.missing:
             out[missing, place + column.width - 1] = 1
@@ -101,6 +123,18 @@ def numbers(source: Source, values: pd.Series) -> np.ndarray:
             reason = "{cell} is not a number, like most of the column; use numbers, such as the days since some date."
         raise source.error(bad, values, reason)
     return parsed
+
+
+def parsed(source: Source, values: pd.Series, kind: str) -> np.ndarray:
+    """A column of numbers, flags or dates as floats ``[n]``."""
+    if kind != "date":
+        return numbers(source, values)
+    days = _days(values)
+    bad = np.isnan(days) & values.notna().to_numpy()
+    if bad.any():
+        reason = "{cell} is not a valid date, but the column holds dates; correct it or leave the cell empty."
+        raise source.error(bad, values, reason)
+    return days
 
 
 def times(source: Source, values: pd.Series) -> np.ndarray:
@@ -142,6 +176,29 @@ def floats(values: pd.Series) -> np.ndarray:
     texts = pd.Series(values.cat.categories, dtype=object)
     parsed = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     return np.append(parsed, np.nan)[values.cat.codes]  # the code of a missing value is -1
+
+
+def has_leading_zeros(values: pd.Series) -> bool:
+    """Whether some cell is a number with leading zeros, as codes have: ``01067``."""
+    return not is_numeric_dtype(values) and any(map(re.compile(_LEADING_ZERO).fullmatch, values.cat.categories))
+
+
+def is_date(values: pd.Series) -> bool:
+    """Whether most known values are dates, with a time or without, as ISO 8601 writes them."""
+    known = values.dropna()
+    return bool(len(known)) and bool(np.mean(~np.isnan(_days(known))) >= MOSTLY)
+
+
+def _days(values: pd.Series) -> np.ndarray:
+    """A column as days since 1970-01-01 ``[n]``, NaN where it is missing or not a date; no time zone means UTC."""
+    if is_numeric_dtype(values):
+        return np.full(len(values), np.nan)
+    texts = pd.Series(values.cat.categories, dtype=object)
+    dates = texts.where(texts.map(lambda text: bool(re.fullmatch(_DATE, text))).astype(bool))
+    found = pd.to_datetime(dates, errors="coerce", format="ISO8601", utc=True)
+    micros = found.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
+    days = np.where(np.isnat(micros), np.nan, micros.astype(np.int64) / 86400e6)
+    return np.append(days, np.nan)[values.cat.codes]
 
 
 def distinct_texts(values: pd.Series) -> tuple[str, ...]:
@@ -189,18 +246,18 @@ def _date(day: str, time: str | None, seconds: str | None, fraction: str | None,
 _SPELLINGS: Final[dict[str, Callable[..., str]]] = {
     "(?i)(true|false)": str.lower,
     r"([+-]?(?:0|[1-9][0-9]*))(?:\.([0-9]*?)0*)?": _number,
-    r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(?::(\d\d)(?:\.(\d*?)0*)?)?(Z|[+-]\d\d:?\d\d)?)?": _date,
+    _DATE: _date,
 }
 
 
-def _fit_number(name: str, values: np.ndarray) -> Column:
+def _fit_number(name: str, kind: Literal["number", "date"], values: np.ndarray) -> Column:
     missing = bool(np.isnan(values).any())
     known = values[~np.isnan(values)]
     if not len(known):
-        return Column(name, "number", missing=missing)
+        return Column(name, kind, missing=missing)
     mean, scale = float(known.mean()), float(known.std())
-    if np.isin(known, (0, 1)).all():
+    if kind == "number" and np.isin(known, (0, 1)).all():
         return Column(name, "flag", mean=mean, missing=missing)
     if scale <= 1e-14 * max(1.0, abs(mean)):
         mean, scale = float(known[0]), 1.0  # a constant, whose mean has a rounding error
-    return Column(name, "number", mean=mean, scale=scale, missing=missing)
+    return Column(name, kind, mean=mean, scale=scale, missing=missing)

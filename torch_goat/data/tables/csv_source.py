@@ -7,10 +7,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
-from torch_goat.data.tables.columns import MOSTLY, is_numeric
+from torch_goat.data.tables.columns import MOSTLY, has_leading_zeros, is_numeric
 from torch_goat.data.tables.source import MISSING, Source, TableError, as_texts, decode
 
 SEPARATORS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
@@ -40,6 +41,9 @@ class CSVSource(Source):
         if commas:
             sample = pd.DataFrame({name: _with_points(sample[name]) for name in sample})
         numeric = [n for n in self.columns if n not in text and n not in names and is_numeric(sample[n], MOSTLY)]
+        if numeric and self._may_have_leading_zeros():  # which numbers would lose
+            texts = self._parse(dtype=object, usecols=numeric)
+            numeric = [name for name in numeric if not has_leading_zeros(texts[name])]
         frame = self._parse(
             dtype={name: object for name in self.columns if name not in numeric},
             na_values=missing,
@@ -68,6 +72,15 @@ class CSVSource(Source):
         with_comma = column[column.str.contains(",", na=False)]
         # Semicolons are used to allow decimal commas; with other separators 1,500 may mean 1500 or 1.5.
         return self._separator == ";" or not with_comma.str.fullmatch(_THOUSANDS).all()
+
+    def _may_have_leading_zeros(self) -> bool:
+        """Whether anything in the file looks like a number with leading zeros: a quick search of all bytes."""
+        raw = np.frombuffer(self._bytes, dtype=np.uint8)
+        zero = np.flatnonzero(raw[:-1] == ord("0"))
+        zero = zero[(raw[zero + 1] >= ord("0")) & (raw[zero + 1] <= ord("9"))]
+        before = raw[zero - 1]  # the header is before the first cell
+        before = np.where(np.isin(before, list(b"+-")), raw[zero - 2], before)
+        return bool(np.isin(before, list(f'{self._separator}\r\n "'.encode())).any())
 
     def _parse(self, **options: Any) -> pd.DataFrame:
         try:

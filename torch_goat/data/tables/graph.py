@@ -9,13 +9,14 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
-from torch_goat.data.tables.columns import encode, find_texts, fit_columns, times
+from torch_goat.data.tables.columns import encode, find_texts, fit_columns, has_leading_zeros, times
 from torch_goat.data.tables.labels import guess_task, read_target
+from torch_goat.data.tables.leaks import near_duplicates
 from torch_goat.data.tables.options import Tables
 from torch_goat.data.tables.read import ParsedTables, open_tables, parse, parse_training
 from torch_goat.data.tables.schema import Column, Schema
-from torch_goat.data.tables.source import Source, TableError
-from torch_goat.data.tables.splits import TRAIN, split_columns, split_nodes
+from torch_goat.data.tables.source import Problems, Source
+from torch_goat.data.tables.splits import TRAIN, Split, check_split, split_columns, split_nodes
 
 
 class TableGraph(NamedTuple):
@@ -50,15 +51,46 @@ class NewGraph(NamedTuple):
     notes: tuple[str, ...]
 
 
-def load_tables(tables: Tables, index: int) -> TableGraph:
-    found = parse_training(tables)
-    target = found.nodes.frame[tables.target]
-    task = tables.task or guess_task(target)
-    y, classes = read_target(tables, found.nodes, task)
-    split = split_nodes(tables, found.nodes, y, classes, index)
+def load_tables(tables: Tables, index: int, kept: Schema | None) -> TableGraph:
+    found = parse_training(tables if kept is None else _keep_categories(tables, kept))
+    y, classes, split, schema = _fit(tables, found, index, kept)
+    data = _encode(schema, [found], [])
+    if classes:
+        data.y, data.num_classes = torch.from_numpy(y), len(classes)
+    else:
+        standard = np.where(np.isnan(y), 0, (y - schema.target_mean) / schema.target_scale)
+        data.y, data.target_scale = torch.from_numpy(standard.astype(np.float32)), schema.target_scale
+    for number, name in enumerate(("train_mask", "val_mask", "test_mask")):
+        data[name] = torch.from_numpy(split.part == number)
+    ids = tuple(found.nodes.frame[schema.id])
+    notes = _notes(tables, found, schema, data)
+    if kept is None:
+        notes += near_duplicates(found.nodes, schema.nodes, tables.target, y, classes)
+    return TableGraph(data, ids, schema, tuple(notes), found.digest, split.text, split.total)
+
+
+def _fit(
+    tables: Tables, found: ParsedTables, index: int, kept: Schema | None
+) -> tuple[np.ndarray, tuple[str, ...], Split, Schema]:
+    """The targets, their classes, the split and the schema; all problems of the tables are raised as one."""
+    source, problems = found.nodes, Problems(found.problems)
+    split = Split(np.full(len(source.frame), TRAIN), 0, "")  # to find problems of the features, if it has some itself
+    with problems:
+        source.check(tables.target, "the target")
+        task = kept.task if kept else guess_task(tables, source)
+        y, classes = read_target(tables, source, task)
+        check_split(tables, source)
+        split = split_nodes(tables, source, y, classes, index)
     train = split.part == TRAIN
+    with problems:
+        nodes, edges = (kept.nodes, kept.edges) if kept else _fit_features(tables, found, train)
+    if problems.found and tables.order_by in found.edges.frame:
+        with problems:
+            _ranks(tables.order_by, [found.edges])
+    problems.check()
+    if kept is not None:
+        return y, classes, split, kept
     mean, scale = (0.0, 1.0) if classes else (float(y[train].mean()), float(y[train].std()) or 1.0)
-    nodes, edges = _fit_features(tables, found, train)
     schema = Schema(
         target=tables.target,
         task=task,
@@ -73,17 +105,13 @@ def load_tables(tables: Tables, index: int) -> TableGraph:
         target_mean=mean,
         target_scale=scale,
     )
-    data = _encode(schema, [found], [])
-    data.y = torch.from_numpy(y if classes else np.where(target.notna(), (y - mean) / scale, 0).astype(np.float32))
-    if classes:
-        data.num_classes = len(classes)
-    else:
-        data.target_scale = scale
-    for number, name in enumerate(("train_mask", "val_mask", "test_mask")):
-        data[name] = torch.from_numpy(split.part == number)
-    ids = tuple(found.nodes.frame[schema.id])
-    notes = _notes(tables, found, schema, data)
-    return TableGraph(data, ids, schema, notes, found.digest, split.text, split.total)
+    return y, classes, split, schema
+
+
+def _keep_categories(tables: Tables, schema: Schema) -> Tables:
+    """The tables with the columns that a schema has as categories."""
+    kept = (column.name for column in (*schema.nodes, *schema.edges) if column.kind == "category")
+    return replace(tables, categories=tuple(dict.fromkeys((*tables.categories, *kept))))
 
 
 def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None) -> NewGraph:
@@ -95,15 +123,19 @@ def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None)
         source=schema.source,
         destination=schema.destination,
         order_by=schema.order_by,
-        categories=tuple(column.name for column in (*schema.nodes, *schema.edges) if column.kind == "category"),
     )
     of_nodes, of_edges, digest = open_tables(nodes, edges)
+    problems = Problems()
     for source, columns in ((of_nodes, schema.nodes), (of_edges, schema.edges)):
         for column in columns:
-            source.check(column.name, f"a feature the model was trained on ({column.kind})")
-    old = [] if join is None else [parse_training(join)]
+            with problems:
+                source.check(column.name, f"a feature the model was trained on ({column.kind})")
+    problems.check()
+    old = [] if join is None else [parse_training(_keep_categories(join, schema))]
     known = [name for other in old for name in other.nodes.frame[other.names["id"]]]
-    found = parse(wanted, of_nodes, of_edges, digest, known)
+    found = parse(_keep_categories(wanted, schema), of_nodes, of_edges, digest, Problems(), known)
+    problems = Problems(found.problems)
+    problems.check()
     notes = [*of_nodes.notes, *of_edges.notes]
     data = _encode(schema, [*old, found], notes)
     used = {schema.id, schema.target, *(column.name for column in schema.nodes)}
@@ -124,15 +156,23 @@ def _fit_features(
     taken = {found.names["id"], tables.target, tables.time_column, tables.group_column, *tables.drop}
     taken.update(split_columns(tables, found.nodes.columns))
     free = [name for name in found.nodes.columns if name not in taken]
-    nodes = fit_columns(found.nodes, free, train, tables.categories)
+    problems = Problems()
+    nodes: tuple[Column, ...] = ()
+    with problems:
+        nodes = fit_columns(found.nodes, free, train, tables.categories)
     if not tables.edge_features:
+        problems.check()
         return nodes, ()
     taken = {*found.names.values(), tables.order_by, *tables.drop}
     free = [name for name in found.edges.columns if name not in taken]
     if not free:
         besides = f" besides {tables.order_by!r}, which orders neighbours" if tables.order_by else ""
-        raise TableError(f"{found.edges.path}, line 1: the edges have no feature columns{besides}.")
-    return nodes, fit_columns(found.edges, free, train[found.ends].any(axis=0), tables.categories)
+        problems.found.append(f"{found.edges.path}, line 1: the edges have no feature columns{besides}.")
+    edges: tuple[Column, ...] = ()
+    with problems:
+        edges = fit_columns(found.edges, free, train[found.ends].any(axis=0), tables.categories)
+    problems.check()
+    return nodes, edges
 
 
 def _encode(schema: Schema, parsed: list[ParsedTables], notes: list[str]) -> Data:
@@ -195,7 +235,7 @@ def _count_edges(data: Data, directed: bool) -> int:
     return data.num_edges if directed else (data.num_edges + loops) // 2
 
 
-def _notes(tables: Tables, found: ParsedTables, schema: Schema, data: Data) -> tuple[str, ...]:
+def _notes(tables: Tables, found: ParsedTables, schema: Schema, data: Data) -> list[str]:
     nodes, edges = found.nodes, found.edges
     notes = [*nodes.notes, *edges.notes]
     unlabelled = int(nodes.frame[tables.target].isna().sum())
@@ -220,6 +260,16 @@ def _notes(tables: Tables, found: ParsedTables, schema: Schema, data: Data) -> t
     empty = [name for name in nodes.columns if name not in tables.drop and nodes.frame[name].isna().all()]
     if empty:
         notes.append(f"the node columns {', '.join(empty)} are empty and not used.")
+    for source, columns in ((nodes, schema.nodes), (edges, schema.edges)):
+        dates = [column.name for column in columns if column.kind == "date"]
+        if dates:
+            text = "are read as days since 1970-01-01; times without a zone are UTC"
+            notes.append(f"{source.path}: the dates in {', '.join(map(repr, dates))} {text}.")
+        names = [one.name for one in columns if one.kind == "category" and one.name not in tables.categories]
+        codes = [name for name in names if has_leading_zeros(source.frame[name])]
+        if codes:
+            text = "has numbers with leading zeros, so that it holds categories"
+            notes += [f"{source.path}: the column {name!r} {text}." for name in codes]
     if not schema.nodes:
         notes.append("the nodes have no features; a constant and the log-degree are used instead.")
-    return tuple(notes)
+    return notes

@@ -13,11 +13,13 @@ _ENDS = {"node": ("id",), "edge": ("source", "target")}  # required attributes, 
 class GraphMLSource(Source):
     """The nodes or the edges of a GraphML file: their cells by column, and the line on which each begins."""
 
+    has_dates = False
+
     def __init__(
-        self, path: Path, rows: list[dict[str, str]], lines: list[int], columns: list[str], directed: bool
+        self, path: Path, rows: list[dict[str, str]], lines: list[int], columns: list[str], texts: set[str]
     ) -> None:
         super().__init__(path, columns)
-        self._rows, self._lines, self.directed = rows, lines, directed
+        self._rows, self._lines, self.texts = rows, lines, frozenset(texts)
 
     def read(self, text: Collection[str], names: Collection[str] = ()) -> pd.DataFrame:
         frame = pd.DataFrame(self._rows, columns=list(self.columns), dtype=object)
@@ -42,6 +44,7 @@ class GraphMLReader:
             "document types (<!DOCTYPE) are not supported; delete it"
         )
         self.keys: dict[str, tuple[str, str]] = {}  # id -> what the key is for, and its column
+        self.types: dict[str, str] = {}  # id -> type
         self.defaults: dict[str, str] = {}
         self.rows: dict[str, list[dict[str, str]]] = {"node": [], "edge": []}
         self.lines: dict[str, list[int]] = {"node": [], "edge": []}
@@ -68,13 +71,17 @@ class GraphMLReader:
         keys = {key: column for key, (purpose, column) in self.keys.items() if purpose in (kind, "all")}
         defaults = {keys[key]: value for key, value in self.defaults.items() if key in keys}
         rows = [defaults | row for row in self.rows[kind]]
-        return GraphMLSource(self.path, rows, self.lines[kind], [*_ENDS[kind], *keys.values()], self.directed)
+        texts = {column for key, column in keys.items() if self.types[key] == "string"}
+        source = GraphMLSource(self.path, rows, self.lines[kind], [*_ENDS[kind], *keys.values()], texts)
+        source.directed = self.directed
+        return source
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         name = tag.rpartition(" ")[2]
         if name == "key":
             key = self._require(attributes, "id", name)
             self.keys[key] = attributes.get("for", "all"), attributes.get("attr.name", key)
+            self.types[key] = attributes.get("attr.type", "")
             self.inside, self.key = "key", key
         elif name == "graph":
             self.graphs += 1

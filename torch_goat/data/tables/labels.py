@@ -3,16 +3,27 @@
 import numpy as np
 import pandas as pd
 
-from torch_goat.data.tables.columns import check_blanks, distinct_texts, find_texts, floats, is_numeric, numbers
+from torch_goat.data.tables.columns import (
+    check_blanks,
+    distinct_texts,
+    find_texts,
+    floats,
+    has_leading_zeros,
+    is_numeric,
+    numbers,
+)
 from torch_goat.data.tables.options import Tables, Task
 from torch_goat.data.tables.source import Source
 
 FEW_CLASSES = 20  # up to so many distinct integers are classes
 
 
-def guess_task(target: pd.Series) -> Task:
+def guess_task(tables: Tables, source: Source) -> Task:
     """Regression for numbers that are fractional or take many values, else classification."""
-    if not is_numeric(target):
+    target = source.frame[tables.target]
+    if tables.task:
+        return tables.task
+    if tables.target in source.texts or has_leading_zeros(target) or not is_numeric(target):
         return "classification"
     values = floats(target.dropna())
     whole = bool((values == np.round(values)).all())

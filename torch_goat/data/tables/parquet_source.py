@@ -13,7 +13,7 @@ class ParquetSource(Source):
     def __init__(self, path: Path, raw: bytes) -> None:
         try:
             import pyarrow
-            from pyarrow import parquet
+            from pyarrow import parquet, types
         except ImportError:
             raise TableError(
                 f"{path} is a Parquet file, which needs pyarrow; install torch-goat[parquet] or write it as CSV."
@@ -26,10 +26,18 @@ class ParquetSource(Source):
         if sum(group.total_byte_size for group in groups) > LARGEST:
             raise TableError(f"{path} unpacks to more than the limit of {LARGEST >> 20} MiB.")
         super().__init__(path, self._file.schema_arrow.names)
+        self.texts = frozenset(
+            field.name
+            for field in self._file.schema_arrow
+            if types.is_string(field.type)
+            or types.is_large_string(field.type)
+            or types.is_dictionary(field.type)
+            or types.is_string_view(field.type)
+        )
 
     def read(self, text: Collection[str], names: Collection[str] = ()) -> pd.DataFrame:
         import pyarrow
-        from pyarrow import types
+        from pyarrow import compute, types
 
         try:
             table = self._file.read()
@@ -43,7 +51,11 @@ class ParquetSource(Source):
                     column = column.cast(kind := kind.value_type)
                 if kind == pyarrow.float32():  # 0.1, which is not the same number in 32 and 64 bits
                     column = column.cast(pyarrow.string()).cast(pyarrow.float64())
-                if (types.is_integer(kind) or types.is_floating(kind)) and name not in text and name not in names:
+                if types.is_duration(kind):
+                    column, kind = column.cast(pyarrow.duration("ns")).cast(pyarrow.int64()), pyarrow.float64()
+                    column = compute.divide(column.cast(kind), 86400e9)  # days
+                number = types.is_integer(kind) or types.is_floating(kind)
+                if number and name not in {*text, *names, *self.texts}:
                     series[name] = column.to_pandas()
                     continue
                 if name not in names and (types.is_floating(kind) or types.is_boolean(kind) or types.is_temporal(kind)):

@@ -15,7 +15,7 @@ from torch_goat.data.tables.csv_source import CSVSource
 from torch_goat.data.tables.graphml_source import GraphMLReader
 from torch_goat.data.tables.options import Tables
 from torch_goat.data.tables.parquet_source import ParquetSource
-from torch_goat.data.tables.source import PARQUET, Source, TableError, first_row, read_bytes
+from torch_goat.data.tables.source import PARQUET, Problems, Source, TableError, first_row, read_bytes
 from torch_goat.data.tables.splits import check_split, split_columns
 
 _IDS = ("id", "node_id", "nodeid", "node")
@@ -30,23 +30,31 @@ class ParsedTables(NamedTuple):
     digest: str  # SHA-256 of the contents
     names: dict[str, str]  # the columns, as "id", "source" and "destination"
     ends: np.ndarray  # [2, num_edges], node numbers
+    problems: tuple[str, ...]  # to be raised with those of the values
 
 
 def open_tables(nodes: str, edges: str = "") -> tuple[Source, Source, str]:
     """Opens tables of nodes and edges (CSV or Parquet), or a GraphML file with both; also returns their digest."""
-    raw = read_bytes(Path(nodes))
-    digest = hashlib.sha256(raw)
-    if _is_xml(Path(nodes), raw):
-        if edges:
-            raise TableError(f"{nodes} is GraphML and already contains the edges; leave out {edges}.")
-        return *GraphMLReader(Path(nodes)).read(raw), digest.hexdigest()
-    if not edges:
-        raise TableError(f"{nodes} contains only nodes; add the file of the edges after it.")
-    other = read_bytes(Path(edges))
-    digest.update(hashlib.sha256(other).digest())
-    if _is_xml(Path(edges), other):
-        raise TableError(f"{edges} is XML, not a table of edges; pass a GraphML file on its own.")
-    return _open(Path(nodes), raw), _open(Path(edges), other), digest.hexdigest()
+    problems, opened, digest = Problems(), [], hashlib.sha256()
+    with problems:
+        raw = read_bytes(Path(nodes))
+        digest.update(raw)
+        if _is_xml(Path(nodes), raw):
+            if edges:
+                raise TableError(f"{nodes} is GraphML and already contains the edges; leave out {edges}.")
+            return *GraphMLReader(Path(nodes)).read(raw), digest.hexdigest()
+        if not edges:
+            raise TableError(f"{nodes} contains only nodes; add the file of the edges after it.")
+        opened.append(_open(Path(nodes), raw))
+    if edges:
+        with problems:
+            other = read_bytes(Path(edges))
+            digest.update(hashlib.sha256(other).digest())
+            if _is_xml(Path(edges), other):
+                raise TableError(f"{edges} is XML, not a table of edges; pass a GraphML file on its own.")
+            opened.append(_open(Path(edges), other))
+    problems.check()
+    return opened[0], opened[1], digest.hexdigest()
 
 
 def _is_xml(path: Path, raw: bytes) -> bool:
@@ -83,42 +91,64 @@ def _stamp(path: str) -> tuple[int, ...]:
 @lru_cache(maxsize=1)
 def _parse_training(tables: Tables, *stamps: tuple[int, ...]) -> ParsedTables:
     nodes, edges, digest = open_tables(tables.nodes, tables.edges)
-    nodes.check(tables.target, "the target")
-    check_split(tables, nodes)
+    problems = Problems()
+    with problems:
+        nodes.check(tables.target, "the target")
+    with problems:
+        check_split(tables, nodes)
     for column in (*tables.drop, *tables.categories):
         if column not in edges.columns:
-            nodes.check(column, "--drop or --category")
-    return parse(tables, nodes, edges, digest)
+            with problems:
+                nodes.check(column, "--drop or --category")
+    return parse(tables, nodes, edges, digest, problems)
 
 
-def parse(tables: Tables, nodes: Source, edges: Source, digest: str, known: Sequence[str] = ()) -> ParsedTables:
+def parse(
+    tables: Tables, nodes: Source, edges: Source, digest: str, problems: Problems, known: Sequence[str] = ()
+) -> ParsedTables:
     """Parses the tables and resolves the end points of the edges, which may also be nodes ``known`` before."""
-    names = {"id": _find_column(nodes, tables.id, _IDS, 0)}
-    if names["id"] == tables.target:
-        raise TableError(
-            f"{nodes.path}, line 1: the column {tables.target!r} holds the node ids; it cannot be the target."
-        )
-    ends = [
-        _find_column(edges, given, [pair[number] for pair in _ENDS], number)
-        for number, given in enumerate((tables.source, tables.destination))
-    ]
-    if ends[0] == ends[1]:
-        raise TableError(f"{edges.path}, line 1: {ends[0]!r} is both source and destination; name two columns.")
-    if tables.order_by:
-        edges.check(tables.order_by, "the order of neighbours")
-    if tables.order_by in ends:
-        raise TableError(f"{edges.path}, line 1: {tables.order_by!r} holds ends of the edges; order by another column.")
-    names |= {"source": ends[0], "destination": ends[1]}
+    names: dict[str, str] = {}
+    with problems:
+        names["id"] = _find_column(nodes, tables.id, _IDS, 0)
+        if names["id"] == tables.target:
+            raise TableError(
+                f"{nodes.path}, line 1: the column {tables.target!r} holds the node ids; it cannot be the target."
+            )
+    ends: list[str] = []
+    with problems:
+        for number, given in enumerate((tables.source, tables.destination)):
+            ends.append(_find_column(edges, given, [pair[number] for pair in _ENDS], number))
+        if ends[0] == ends[1]:
+            raise TableError(f"{edges.path}, line 1: {ends[0]!r} is both source and destination; name two columns.")
+        names |= {"source": ends[0], "destination": ends[1]}
+    with problems:
+        if tables.order_by:
+            edges.check(tables.order_by, "the order of neighbours")
+        if tables.order_by in ends:
+            raise TableError(
+                f"{edges.path}, line 1: {tables.order_by!r} holds ends of the edges; order by another column."
+            )
+    if len(names) < 3:  # without them nothing else can be checked
+        problems.check()
     text = {tables.target, tables.time_column, tables.group_column, *tables.categories}
     text.update(split_columns(tables, nodes.columns))
-    nodes.frame = nodes.read(text & set(nodes.columns), [names["id"]])
-    if nodes.frame.empty:
-        raise TableError(f"{nodes.path}, line 1: there are no rows below the header; a graph needs nodes.")
-    edges.frame = edges.read(text & set(edges.columns), ends)
-    _check_ids(nodes, nodes.frame[names["id"]], known)
-    ids = pd.Index([*known, *nodes.frame[names["id"]]], dtype=object)
-    numbers = [_resolve(edges, edges.frame.pop(column), ids, nodes, bool(len(known))) for column in ends]
-    return ParsedTables(nodes, edges, digest, names, np.stack(numbers))
+    unread = Problems(problems.found)
+    with unread:
+        nodes.frame = nodes.read(text & set(nodes.columns), [names["id"]])
+        if nodes.frame.empty:
+            raise TableError(f"{nodes.path}, line 1: there are no rows below the header; a graph needs nodes.")
+    with unread:
+        edges.frame = edges.read(text & set(edges.columns), ends)
+    if len(unread.found) > len(problems.found):
+        unread.check()
+    of_nodes = nodes.frame[names["id"]]
+    _check_ids(nodes, of_nodes, known, problems)
+    ids = pd.Index([*known, *of_nodes.dropna()], dtype=object).unique()
+    numbers = np.zeros((2, len(edges.frame)), dtype=np.int64)
+    for number, column in enumerate(ends):
+        with problems:
+            numbers[number] = _resolve(edges, edges.frame.pop(column), ids, nodes, bool(len(known)))
+    return ParsedTables(nodes, edges, digest, names, numbers, tuple(problems.found))
 
 
 def _find_column(source: Source, given: str, usual: Sequence[str], place: int) -> str:
@@ -135,16 +165,19 @@ def _find_column(source: Source, given: str, usual: Sequence[str], place: int) -
     return found or source.columns[place]
 
 
-def _check_ids(source: Source, ids: pd.Series, known: Sequence[str]) -> None:
-    if ids.isna().any():
-        raise source.error(ids.isna(), ids, "the node has no id; add one or delete the row.")
-    twice, again = ids.duplicated(), ids.isin(set(known))
-    if twice.any():
-        line = source.line(first_row(ids == ids.iloc[first_row(twice)]))
-        raise source.error(twice, ids, f"duplicate node {{cell}}, first seen in line {line}; list every node once.")
-    if again.any():
-        reason = "the node {cell} is already in the training graph; list only new nodes, or leave out --join."
-        raise source.error(again, ids, reason)
+def _check_ids(source: Source, ids: pd.Series, known: Sequence[str], problems: Problems) -> None:
+    twice, again = ids.duplicated() & ids.notna(), ids.isin(set(known))
+    with problems:
+        if ids.isna().any():
+            raise source.error(ids.isna(), ids, "the node has no id; add one or delete the row.")
+    with problems:
+        if twice.any():
+            line = source.line(first_row(ids == ids.iloc[first_row(twice)]))
+            raise source.error(twice, ids, f"duplicate node {{cell}}, first seen in line {line}; list every node once.")
+    with problems:
+        if again.any():
+            reason = "the node {cell} is already in the training graph; list only new nodes, or leave out --join."
+            raise source.error(again, ids, reason)
 
 
 def _resolve(source: Source, ends: pd.Series, ids: pd.Index, nodes: Source, joined: bool) -> np.ndarray:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MISSING: Final = ("", "NA", "N/A", "n/a", "NaN", "nan", "null", "NULL", "None", "?")
 LARGEST: Final = 4 << 30  # bytes of a file, and of its uncompressed contents
 PARQUET: Final = b"PAR1"
+_MANY: Final = 20  # problems listed in a message
 _LONG: Final = 80  # characters of a cell shown in a message
 _ARCHIVE: Final = "unpack it first"
 _NEVER: Final = "such files can execute code and are never read; write the table as CSV"
@@ -38,7 +39,35 @@ _KINDS: Final = (
 
 
 class TableError(DataError):
-    """A table that cannot be read or used; the message names the file, and the line and column if known."""
+    """Tables that cannot be read or used; the message names the file, and the line and column if known."""
+
+    def __init__(self, *problems: str) -> None:
+        self.problems = list(dict.fromkeys(problems))
+        if len(self.problems) > 1:
+            lines = self.problems[:_MANY]
+            lines += [f"and {len(self.problems) - _MANY} more."] if len(self.problems) > _MANY else []
+            super().__init__("\n- ".join([f"the tables have {len(self.problems)} problems:", *lines]))
+        else:
+            super().__init__(*self.problems)
+
+
+class Problems:
+    """Collects the errors in several blocks, ``with problems: ...``, to raise them as one."""
+
+    def __init__(self, found: Iterable[str] = ()) -> None:
+        self.found = list(found)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: object, trace: object) -> bool:
+        if isinstance(error, TableError):
+            self.found += error.problems
+        return isinstance(error, TableError)
+
+    def check(self) -> None:
+        if self.found:
+            raise TableError(*self.found)
 
 
 def first_row(mask: Any) -> int:
@@ -67,6 +96,8 @@ class Source(ABC):
 
     frame: "DataFrame"  # what read returned, set by :func:`torch_goat.data.tables.read.parse`
     directed = False  # whether the file itself declares its edges as directed
+    texts: frozenset[str] = frozenset()  # columns that the file declares as text or categories, whatever they contain
+    has_dates = True  # whether the format has a type for dates, so that a date in a column of texts is a text
 
     def __init__(self, path: Path, columns: Iterable[str], notes: Iterable[str] = ()) -> None:
         self.path, self.columns, self.notes = path, tuple(columns), tuple(notes)

@@ -98,6 +98,9 @@ def train(
         return done
     fabric = fabric or make_fabric(device, options.precision)
     data, schema = graph_of(experiment, data_dir) if graph is None else (graph.data, graph.schema)
+    if experiment.tables is not None and (kept := led(fabric, lambda: _schema_of(folder))) not in (None, schema):
+        graph = load_tables(experiment.tables, experiment.index, kept)  # columns as the run began to read them
+        data, schema = graph.data, graph.schema
     task = Task(data, fabric.device, class_weights=options.class_weights)
     check_threshold(options.threshold, task.outputs if task.classification else 0)
     check_batches(task, options, fabric.world_size)
@@ -151,6 +154,13 @@ class RunWriter:
             self.digests[RESULT] = sha256(result.encode()).hexdigest()
             replace_file(self.folder / DIGESTS, dump_digests(self.digests))
             replace_file(self.folder / RESULT, result)
+
+
+def _schema_of(folder: Path) -> Schema | None:
+    """The schema of a run that was stopped after a checkpoint."""
+    with suppress(RunError):
+        return Run(folder).schema if (folder / CHECKPOINT).exists() else None
+    return None
 
 
 def _claim(stack: ExitStack, experiment: Experiment, files: RunWriter, schema: Schema | None) -> Result | None:
