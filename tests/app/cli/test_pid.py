@@ -1,6 +1,7 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.app.conftest import Goat
@@ -81,3 +82,38 @@ def test_a_graph_whose_neighbours_tell_nothing(goat: Goat, tables: list[str]) ->
     Path("edges.csv").write_text("source,target\n")
     err = goat("pid", *tables, code=2).err
     assert "choose other groups or a graph with more edges." in err
+
+
+@pytest.fixture
+def maximum(goat: Goat) -> list[str]:
+    """Tables whose label says whether the largest x of the neighbours is above the median; z says nothing."""
+    draw = np.random.default_rng(0)
+    x, z = draw.normal(50, 10, size=200), draw.normal(size=200)
+    pairs = [(other, node) for node in range(200) for other in draw.choice(200, 6, replace=False) if other != node]
+    largest = np.array([max(x[other] for other, to in pairs if to == node) for node in range(200)])
+    rows = zip(x, z, largest > np.median(largest), strict=True)
+    lines = [f"n{node},{a:.3f},{b:.3f},{node % 5},{label}" for node, (a, b, label) in enumerate(rows)]
+    Path("nodes.csv").write_text("\n".join(["id,x,z,year,label", *lines]))
+    weights = draw.normal(size=len(pairs))
+    edges = [f"n{a},n{b},{weight:.3f}" for (a, b), weight in zip(pairs, weights, strict=True)]
+    Path("edges.csv").write_text("\n".join(["source,target,w", *edges]))
+    return ["nodes.csv", "edges.csv", "--target", "label", "--directed"]
+
+
+def test_a_label_computed_from_the_largest_value_of_the_neighbours_is_found(goat: Goat, maximum: list[str]) -> None:
+    out = goat("pid", *maximum, "--drop", "year").out
+    assert "Of single columns, the maximum of 'x' of the neighbours tells most" in out
+    bits = float(next(line.split()[3] for line in out.splitlines() if "maximum of x" in line))
+    assert bits > 0.9  # of 1 bit
+    assert "Not measured: combinations of several columns" in out
+
+
+def test_pid_reads_tables_as_train_does(goat: Goat, maximum: list[str]) -> None:
+    options = ["--edge-features", "--order-by", "w", "--time", "year", "--groups", "order", "--bins", "2"]
+    Path("edges.csv").write_text(Path("edges.csv").read_text().replace(",w\n", ",w,copies\n").replace("\nn", ",1\nn"))
+    Path("edges.csv").write_text(Path("edges.csv").read_text().replace("copies,1", "copies") + ",1")
+    out = goat("pid", *maximum, *options, "--models", "gin", "--chart", "a.png").out
+    assert "Split: time 'year' (training to 2, validation to 3, test from 4)" in out
+    assert "GOAT reads neighbours in decreasing order of 'w'" in out
+    assert "groups order" in out
+    assert "Captured by models" in out

@@ -177,7 +177,7 @@ def graph(**changes: Any) -> Data:
         (graph(), {"groups": "halves"}, "groups='halves' is unknown"),
         (graph(), {"groups": "order"}, "groups='order' and ordering= must be passed together"),
         (graph(), {"groups": torch.zeros(5)}, "0, 1 or -1 for each of the 200 edges"),
-        (graph(), {"pool": "sum"}, "pool='sum' is unknown"),
+        (graph(), {"pool": "median"}, "pool='median' is unknown"),
         (graph(), {"measure": "brojo"}, "measure='brojo' is unknown"),
         (graph(), {"correction": "madow"}, "correction='madow' is unknown"),
         (graph(), {"measure": "broja", "correction": "miller-madow"}, "not defined for measure='broja'"),

@@ -12,7 +12,14 @@ from torch_goat.app.cli.progress import RunProgress
 from torch_goat.app.cli.start import check_exists, is_own, make_tables, read_graph
 from torch_goat.data import datasets
 from torch_goat.data.datasets import DATASETS, NEIGHBORHOOD_TASKS
-from torch_goat.experiments.information import Decomposition, Estimate, Quantity, SmallSampleWarning, decompose
+from torch_goat.experiments.information import (
+    Decomposition,
+    Estimate,
+    PooledColumn,
+    Quantity,
+    SmallSampleWarning,
+    decompose,
+)
 from torch_goat.experiments.information.captured import EPOCHS, MODELS, fitted, parameters
 from torch_goat.experiments.information.charts import bar_chart, new_figure
 from torch_goat.experiments.information.labelled_graph import LabelledGraph
@@ -21,13 +28,14 @@ from torch_goat.settings import SettingsError, nearest
 CHOICES = {
     "groups": ("roles", "features", "order", "random"),
     "measure": ("wb", "broja"),
-    "pool": ("mean", "max"),
+    "pool": ("mean", "max", "sum"),
     "values": ("", "features", "degree"),
 }
-CHANCE = 0.05  # the p-value above which no percentage is shown
+CHANCE = 0.05  # the p-value above which information counts as chance
+COLUMNS = 5  # single columns that are shown
 
 
-@reads_tables("edge_features", "order_by", "split_column", "time_column", "fractions")
+@reads_tables()
 def pid(
     *,
     given: Given,
@@ -44,21 +52,22 @@ def pid(
         str,
         typer.Option(
             help="Groups of neighbours: features (two clusters; default), order (first against the rest, in the order "
-            "of a trained GOAT layer), random (halves), roles (default for tasks of known information)."
+            "of --order-by or of a trained GOAT layer), random (halves), roles (default for tasks of known "
+            "information)."
         ),
     ] = "",
     measure: Annotated[str, typer.Option(help="wb (Williams and Beer) or broja (slower).")] = "wb",
     bins: Annotated[int, typer.Option(min=0, help="Symbols per group; 0 for as many as the sample supports.")] = 0,
     target_bins: Annotated[int | None, typer.Option(min=2, help="Quantiles of real labels; 2 by default.")] = None,
     values: Annotated[str, typer.Option(help="What describes a neighbour: features or degree.")] = "",
-    pool: Annotated[str, typer.Option(help="How a group is pooled: mean or max.")] = "mean",
+    pool: Annotated[str, typer.Option(help="How a group is pooled: mean, max or sum.")] = "mean",
     models: Annotated[
         str | None,
         typer.Option(
             help="Models to train, separated by commas, or all or none; all for tasks of known information, else none."
         ),
     ] = None,
-    index: Annotated[int, typer.Option(min=0, help="Which graph of a generated dataset, from 0.")] = 0,
+    index: Annotated[int, typer.Option(min=0, help="Which graph or split, from 0.")] = 0,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     chart: Annotated[
         Path | None,
@@ -97,6 +106,8 @@ def pid(
         except ValueError as error:  # a graph that these options cannot measure
             raise SettingsError(str(error)) from error
     _show_estimate(found, graph, groups, values)
+    if graph.name not in NEIGHBORHOOD_TASKS:
+        _show_columns(graph.pooled_columns(target_bins=target_bins or 2))
     bits = {}
     for name in trained:
         with RunProgress(f"{graph.name} {name}") as show:
@@ -180,6 +191,24 @@ def _show_estimate(found: Estimate, graph: LabelledGraph, groups: str, values: s
         )
     if found.warning:
         say(f"Warning: {found.warning}")
+
+
+def _show_columns(columns: list[PooledColumn]) -> None:
+    telling = [one for one in columns if one.p_value <= CHANCE]
+    if telling:
+        say(f"Single columns of the neighbours that tell the label, {len(telling)} of {len(columns)}:")
+        rows = [[f"{one.pool} of {one.column}" if one.pool else one.column, f"{one.bits:.3f}",
+                 f"{one.p_value:.3g}"] for one in telling[:COLUMNS]]  # fmt: skip
+        console().print(Aligned(["of the neighbours", "bits", "p"], rows))
+        first = telling[0]
+        what = f"the {first.pool} of {first.column!r}" if first.pool else f"the {first.column}"
+        say(f"Of single columns, {what} of the neighbours tells most: {first.bits:.3f} bit (p = {first.p_value:.3g}).")
+    else:
+        say("The mean, maximum, minimum or sum of no single column of the neighbours is significant.")
+    say(
+        "Not measured: combinations of several columns, neighbours of neighbours, an order of more than the first "
+        "neighbour, and what a node's own columns tell already. What is not significant here can still help a model."
+    )
 
 
 def _parts(found: Estimate) -> dict[str, Quantity]:

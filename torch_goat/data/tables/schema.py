@@ -24,6 +24,12 @@ class Column:
     def width(self) -> int:
         return (len(self.categories) if self.kind == "category" else 1) + self.missing
 
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The names of the input channels: ``"age"``, ``"town = Ulm"``, ``"age is missing"``."""
+        shown = [f"{self.name} = {one}" for one in self.categories] if self.kind == "category" else [self.name]
+        return (*shown, *([f"{self.name} is missing"] if self.missing else []))
+
 
 @dataclass(frozen=True)
 class Schema:

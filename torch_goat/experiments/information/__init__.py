@@ -11,3 +11,5 @@ from torch_goat.experiments.information.discretize import supported_bins as supp
 from torch_goat.experiments.information.estimate import Estimate as Estimate
 from torch_goat.experiments.information.estimate import Quantity as Quantity
 from torch_goat.experiments.information.estimate import estimate as estimate
+from torch_goat.experiments.information.pooled import PooledColumn as PooledColumn
+from torch_goat.experiments.information.pooled import pooled_columns as pooled_columns

@@ -25,7 +25,7 @@ from torch_goat.experiments.information.discretize import (
 from torch_goat.nn import Ordering
 
 Groups = Literal["random", "features", "order"]
-Pool = Literal["mean", "max"]
+Pool = Literal["mean", "max", "sum"]
 Correction = Literal["none", "miller-madow", "shuffle"]
 REPETITIONS = {"wb": 1000, "broja": 100}  # defaults for permutations and bootstrap samples
 MAX_VALUES = 32  # distinct values of a source that need no binning
@@ -99,7 +99,7 @@ def estimate(
         bins: The number of symbols per group; ``None`` requires that there are few distinct pooled values.
         target_bins: The number of quantile bins for real labels.
         values: Neighbour features ``[N]`` or ``[N, F]`` to use instead of ``data.x``.
-        pool: How to pool the features of a group, ``"mean"`` or ``"max"``.
+        pool: How to pool the features of a group, ``"mean"``, ``"max"`` or ``"sum"``.
         ordering: The ordering for ``groups="order"``, as returned by a GOAT layer; its first head is used.
         measure: ``"wb"`` (Williams and Beer) or the slower ``"broja"``.
         correction: The bias correction: ``"miller-madow"`` (default for ``"wb"``), ``"shuffle"`` (subtracts the mean
@@ -118,7 +118,7 @@ def estimate(
             f"edge_index refers to nodes {int(edge_index.min())} to {int(edge_index.max())}, "
             f"but there are features for {len(features)} nodes."
         )
-    target, labelled = _target(data, len(features), target_bins, nodes)
+    target, labelled = target_symbols(data, len(features), target_bins, nodes)
     group = neighbor_groups(edge_index, groups, ordering, features, seed)
     group = torch.where(torch.from_numpy(labelled)[edge_index[1]], group, -1)  # so that only samples determine the bins
     first, second = _source_symbols(edge_index, group, features, pool, bins, seed)
@@ -174,7 +174,7 @@ def _features(data: Data, values: Tensor | None) -> Tensor:
     return found.detach().cpu().float().view(found.size(0), -1)
 
 
-def _target(
+def target_symbols(
     data: Data, num_nodes: int, bins: int | None, nodes: Tensor | None
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """The label of each node as a symbol, and a mask of the labelled nodes."""
@@ -280,12 +280,13 @@ def _pooled(edge_index: Tensor, features: Tensor, pool: Pool) -> tuple[NDArray[n
     source, target = edge_index
     num_nodes = len(features)
     size = torch.bincount(target, minlength=num_nodes)
-    if pool == "mean":  # without a copy of the features for every edge
+    if pool != "max":  # without a copy of the features for every edge
         ones = torch.ones(target.numel(), dtype=features.dtype)
         adjacency = torch.sparse_coo_tensor(
             torch.stack([target, source]), ones, (num_nodes, num_nodes), check_invariants=False
         )
-        rows = torch.sparse.mm(adjacency, features) / size.clamp(min=1).view(-1, 1)
+        rows = torch.sparse.mm(adjacency, features)
+        rows = rows / size.clamp(min=1).view(-1, 1) if pool == "mean" else rows
     else:
         rows = scatter(features[source], target, dim=0, dim_size=num_nodes, reduce="max")
     return as_array(size > 0), as_array(rows)

@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import scatter
 
 from torch_goat.data import datasets
 from torch_goat.data.datasets import NEIGHBORHOOD_TASKS
-from torch_goat.data.tables import Tables
+from torch_goat.data.tables import Schema, Tables
 from torch_goat.experiments import Experiment, ModelOptions, Observer, TrainingOptions, fit
 from torch_goat.experiments.information import (
     Estimate,
+    PooledColumn,
     captured_information,
     estimate,
+    pooled_columns,
     predicted_classes,
     supported_bins,
 )
@@ -40,6 +43,7 @@ class LabelledGraph(NamedTuple):
     data: Data
     labelled: Tensor  # [N], mask of the nodes with a label
     start: Callable[[str], Experiment]  # the settings for a model
+    schema: Schema | None = None  # of tables
 
     @classmethod
     def from_dataset(cls, dataset: str, index: int = 0, data_dir: Path | None = None) -> "LabelledGraph":
@@ -53,7 +57,9 @@ class LabelledGraph(NamedTuple):
         """The graph that was loaded from tables."""
         data = graph.data
         labelled = data.train_mask | data.val_mask | data.test_mask  # y is 0 for all other nodes
-        return cls(graph_name(tables.nodes), data, labelled, lambda model: table_experiment(tables, graph, model))
+        own = replace(tables, edge_features=False)  # which the models here do not read
+        name, schema = graph_name(tables.nodes), graph.schema
+        return cls(name, data, labelled, lambda model: table_experiment(own, graph, model), schema)
 
     @property
     def regression(self) -> bool:
@@ -93,9 +99,35 @@ class LabelledGraph(NamedTuple):
             return estimate(data, NEIGHBORHOOD_TASKS[self.name].groups(data), **options)
         classes = target_bins if self.regression else int(data.y.max()) + 1
         options["bins"] = bins or supported_bins(int(self.labelled.sum()), classes)
+        if groups == "order" and data.get("edge_key") is not None:
+            return estimate(data, self._given_order(), **options)
         if groups == "order":
             options["ordering"] = self._learned_order(seed, observer)
         return estimate(data, groups, **options)  # type: ignore[arg-type]
+
+    def pooled_columns(self, *, target_bins: int = 2) -> list[PooledColumn]:
+        """The information of single columns of the neighbours; see :func:`pooled_columns`."""
+        data, schema = self.data, self.schema
+        names, values, edge_names = [f"column {number}" for number in range(data.num_features)], data.x, []
+        if schema is not None and schema.nodes:
+            names = [name for column in schema.nodes for name in column.channels]
+            units = [(column.mean, column.scale) if column.kind == "number" else (0.0, 1.0) for column in schema.nodes]
+            widths = torch.tensor([column.width for column in schema.nodes])
+            first = widths.cumsum(0) - widths  # the channels with the numbers
+            values = data.x.double()
+            values[:, first] = values[:, first] * torch.tensor([scale for _, scale in units]).double()
+            values[:, first] += torch.tensor([mean for mean, _ in units]).double()
+            edge_names = [name for column in schema.edges for name in column.channels]
+        elif schema is not None:
+            names, values = [], data.x[:, :0]  # the degree has an entry anyway
+        return pooled_columns(
+            data,
+            names,
+            values=values,
+            edge_names=edge_names,
+            target_bins=target_bins if self.regression else None,
+            nodes=self.labelled,
+        )
 
     def captured(self, model: str, seed: int, observer: Observer | None = None) -> float:
         """The information of a trained model's predictions on the test nodes; ``model`` is a key of ``MODELS``."""
@@ -108,6 +140,14 @@ class LabelledGraph(NamedTuple):
             options, training = replace(start.model, **MODELS[model]), start.training
         network = self._trained(options, training, seed, observer)
         return captured_information(predicted_classes(network, data)[data.test_mask], data.y[data.test_mask])
+
+    def _given_order(self) -> Tensor:
+        """Whether each edge is not the first one of its target in the order of ``data.edge_key`` ``[E]``."""
+        (source, target), key = self.data.edge_index, self.data.edge_key
+        key = torch.where(source == target, -1, key)
+        place = (key * self.data.num_nodes + self.data.num_nodes - 1 - source).double()  # of equal keys, any one
+        first = scatter(place, target, dim_size=self.data.num_nodes, reduce="max")
+        return (place < first[target]).long()
 
     def _learned_order(self, seed: int, observer: Observer | None) -> Ordering:
         """The order in which the first layer of a trained GOAT reads the neighbours."""
