@@ -7,6 +7,11 @@ from torch_goat.app.explain.explanation import Prediction as Prediction
 from torch_goat.app.explain.explanation import Reading as Reading
 from torch_goat.app.explain.explanation import contributions as contributions
 from torch_goat.app.explain.explanation import explain as explain
+from torch_goat.app.explain.explanation import interactions as interactions
+from torch_goat.app.explain.importance import Feature as Feature
+from torch_goat.app.explain.importance import Importance as Importance
+from torch_goat.app.explain.importance import features as features
+from torch_goat.app.explain.importance import importance as importance
 from torch_goat.app.explain.removals import Removal as Removal
 from torch_goat.app.explain.removals import outputs_without as outputs_without
 from torch_goat.app.explain.stability import Agreement as Agreement

@@ -1,5 +1,5 @@
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -127,7 +127,7 @@ def explain(
     number = graph.node(node)
     out, orderings = forward(run.network, graph.data)
     column = _column(out[number], graph)
-    effects = contributions(run.network, graph, out, [number])[number]
+    effects = contributions(run.network, graph, out, [number])
     compared = torch.cat([torch.tensor([number]), sample(graph.data.num_nodes)])
     value = float(_value(out[number], column, graph))
     return Explanation(
@@ -148,8 +148,8 @@ def explain(
             for layer, ordering in enumerate(orderings, start=1)
             for head in range(ordering.heads)
         ),
-        effects=tuple(effects),
-        interactions=tuple(_interactions(run.network, graph, number, out[number], effects[:STRONGEST])),
+        effects=tuple(effects[number]),
+        interactions=tuple(interactions(run.network, graph, out, effects)[number]),
         stability=stability(run, graph.data, orderings, others, compared, data_dir),
     )
 
@@ -172,6 +172,37 @@ def contributions(network: Network, graph: NamedGraph, out: Tensor, nodes: Seque
         drop = _score(out[node], column, graph) - _score(without, column, graph)
         values = zip(sources, drop.tolist(), _value(without, column, graph).tolist(), strict=True)
         found[node] = sorted((Effect(*one) for one in values), key=lambda effect: -abs(effect.contribution))
+    return found
+
+
+def interactions(
+    network: Network,
+    graph: NamedGraph,
+    out: Tensor,
+    effects: Mapping[int, Sequence[Effect]],
+    strongest: int = STRONGEST,
+) -> dict[int, list[Interaction]]:
+    """The interactions of the neighbours with the strongest contributions, the strongest first, by node.
+
+    Args:
+        network: The network, in evaluation mode.
+        graph: The graph.
+        out: The output of the network on it ``[N, C]``.
+        effects: The contributions of all neighbours of some nodes, from :func:`contributions`.
+        strongest: The number of neighbours of a node whose pairs are removed together.
+    """
+    pairs = {node: list(combinations(found[:strongest], 2)) for node, found in effects.items()}
+    removals = [Removal(node, (a.neighbor, b.neighbor)) for node, some in pairs.items() for a, b in some]
+    parts = outputs_without(network, graph.data, removals).split([len(some) for some in pairs.values()])
+    found = {}
+    for (node, some), without in zip(pairs.items(), parts, strict=True):
+        column = _column(out[node], graph)
+        drops = (_score(out[node], column, graph) - _score(without, column, graph)).tolist()
+        values = [
+            Interaction(a.neighbor, b.neighbor, both - a.contribution - b.contribution)
+            for (a, b), both in zip(some, drops, strict=True)
+        ]
+        found[node] = sorted(values, key=lambda one: -abs(one.value))
     return found
 
 
@@ -208,17 +239,3 @@ def _score(out: Tensor, column: int, graph: NamedGraph) -> Tensor:
 def _value(out: Tensor, column: int, graph: NamedGraph) -> Tensor:
     """The probability of a class, or the number, in outputs ``[..., C]``."""
     return graph.decision.probabilities(out)[..., column] if graph.classes else _score(out, column, graph)
-
-
-def _interactions(
-    network: Network, graph: NamedGraph, node: int, out: Tensor, strongest: Sequence[Effect]
-) -> list[Interaction]:
-    pairs = list(combinations(strongest, 2))
-    without = outputs_without(network, graph.data, [Removal(node, (a.neighbor, b.neighbor)) for a, b in pairs])
-    column = _column(out, graph)
-    drops = (_score(out, column, graph) - _score(without, column, graph)).tolist()
-    found = [
-        Interaction(a.neighbor, b.neighbor, both - a.contribution - b.contribution)
-        for (a, b), both in zip(pairs, drops, strict=True)
-    ]
-    return sorted(found, key=lambda one: -abs(one.value))
