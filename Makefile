@@ -38,11 +38,13 @@ lint: .venv/test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# If Chromium is missing and cannot be installed, the tests are skipped with a reason.
+# If Chromium or axe-core is missing and cannot be installed, its tests are skipped with a reason.
 browser: .venv/test
 	@$(MAKE) --no-print-directory .venv/browser || echo "Playwright cannot be installed here."
 	@command -v chromium > /dev/null || timeout 300 sh -c 'apt-get update -q && apt-get install -q -y chromium' \
 		|| echo "Chromium cannot be installed here."
+	@test -d node_modules/axe-core || npm install --silent --no-save --no-package-lock axe-core@4 \
+		|| echo "axe-core cannot be installed here."
 	$(BIN)/pytest -m browser tests/app/report
 
 # If PostgreSQL is missing and cannot be installed, the tests are skipped with a reason. They start their own server.

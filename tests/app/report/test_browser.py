@@ -3,8 +3,10 @@
 import json
 import shutil
 from collections.abc import Iterator
+from math import comb
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import torch
@@ -49,10 +51,11 @@ def hub_and_names(self: Run, data_dir: object = None) -> NamedGraph:
 
 @pytest.fixture(scope="module")
 def pages(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A plain page, one with hostile names and a hub, and one without an order."""
+    """A page on two seeds, one without an order, one on two models, and one with hostile names and a hub."""
     folder, compared = tmp_path_factory.mktemp("pages"), runs / "compared"
     (folder / "plain.html").write_text(report(compared / "goat", nodes=["3", "7"]))
     (folder / "gcn.html").write_text(report(compared / "gcn", nodes=["7"]))
+    (folder / "compared.html").write_text(report(compared))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "graph", hub_and_names)
         (folder / "hostile.html").write_text(report(compared / "goat/0", nodes=[f"{HOSTILE} 7"]))
@@ -73,7 +76,7 @@ def open_page(browser: Any, pages: Path) -> Iterator[Any]:
         page.on("pageerror", lambda error: troubles.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (troubles.append(f"dialog: {dialog.message}"), dialog.dismiss()))
         address = (pages / name).as_uri()
-        page.on("request", lambda request: request.url != address and troubles.append(f"request: {request.url}"))
+        page.on("request", lambda one: one.url.partition("#")[0] != address and troubles.append(f"request: {one.url}"))
         page.goto(address)
         page.wait_for_selector("#viewer[data-ready]")
         return page
@@ -98,7 +101,7 @@ def search(page: Any, text: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_it_opens_without_an_error(open_page: Any, scheme: str) -> None:
     page = open_page("plain.html", color_scheme=scheme)
-    assert page.locator("figure svg").count() == 6
+    assert page.locator("figure svg").count() == 8
     background = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert background == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}[scheme]
     axis = page.evaluate("getComputedStyle(document.querySelector('figure svg text')).fill")
@@ -142,8 +145,74 @@ def test_contributions_are_shown_for_chosen_nodes_alone(open_page: Any) -> None:
     search(page, "11")
     assert page.locator("#neighbors td.effect").count() == 0
     assert "not computed for this node" in page.inner_text("#shown")
-    page.locator("#explained button", has_text="3").first.click()
+    page.locator("#explained a", has_text="3").first.click()
     assert page.inner_text("#node-name") == "Node 3"
+    assert page.url.endswith("#node=3")
+
+
+@pytest.mark.parametrize(("name", "text"), [("hostile.html", f"{HOSTILE} 11"), ("plain.html", "11")])
+def test_the_address_of_a_node_opens_it(open_page: Any, name: str, text: str) -> None:
+    page = open_page(name)
+    page.evaluate("address => { location.hash = address; }", f"#node={quote(text)}")
+    page.wait_for_function("name => document.getElementById('node-name').textContent === name", arg=f"Node {text}")
+    page.reload()
+    page.wait_for_selector("#viewer[data-ready]")
+    assert page.inner_text("#node-name") == f"Node {text}"
+    page.locator("#neighbors a").first.click()
+    assert page.inner_text("#node-name") != f"Node {text}"
+    page.go_back()
+    page.wait_for_function("name => document.getElementById('node-name').textContent === name", arg=f"Node {text}")
+    page.evaluate("() => { location.hash = '#node=%'; }")  # not an address: nothing changes
+    assert page.inner_text("#node-name") == f"Node {text}"
+
+
+def test_the_drawing_has_the_order_the_contributions_and_the_interactions(open_page: Any) -> None:
+    page = open_page("plain.html")
+    search(page, "7")
+    drawn = neighbors(page)[:16]
+    assert page.locator("#drawing svg text:not(.place):not(.value)").all_text_contents() == drawn
+    effects = [text for text in page.locator("#neighbors td.effect").all_inner_texts()[:16] if text]
+    assert page.locator("#drawing svg .value").all_text_contents() == effects
+    assert page.locator("#drawing .synergy, #drawing .redundancy").count() == min(10, comb(len(effects), 2))
+    assert "Arcs: interactions" in page.inner_text("#drawing-caption")
+    search(page, "11")
+    assert page.locator("#drawing .synergy, #drawing .redundancy, #drawing .value").count() == 0
+
+
+def test_all_heads_are_shown_at_a_glance(open_page: Any) -> None:
+    """The position of a neighbour in the column of a head is the one in the list of that head."""
+    page = open_page("plain.html")
+    search(page, "11")
+    rows = [
+        row.split() for row in page.locator("#glance tbody tr").evaluate_all("all => all.map(one => one.innerText)")
+    ]
+    for number in range(page.locator("#heads input").count()):
+        page.locator("#heads input").nth(number).check()
+        listed = neighbors(page)
+        assert [listed[int(row[1 + number]) - 1] for row in rows] == [row[0] for row in rows]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (390, 844)])
+def test_the_verdict_is_visible_without_scrolling(open_page: Any, width: int, height: int) -> None:
+    page = open_page("compared.html", viewport={"width": width, "height": height})
+    for part in ("h1", "#verdict", "#recommendation"):
+        box = page.locator(part).bounding_box()
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= height
+        assert box["x"] + box["width"] <= width
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["compared.html", "gcn.html", "hostile.html"])
+def test_axe_finds_no_serious_issue(open_page: Any, name: str, scheme: str) -> None:
+    axe = Path(__file__).parents[3] / "node_modules/axe-core/axe.min.js"
+    if not axe.is_file():
+        pytest.skip("axe-core is not installed; make browser does where npm may")
+    page = open_page(name, color_scheme=scheme)
+    page.evaluate(axe.read_text())
+    found = page.evaluate("axe.run()")["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert [(one["id"], [node["html"] for node in one["nodes"]][:3]) for one in serious] == []
 
 
 def test_without_goat_layers_there_is_no_order_to_switch(open_page: Any) -> None:
@@ -190,7 +259,9 @@ def test_everything_works_by_keyboard(open_page: Any) -> None:
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "2 nodes with contributions"
     page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.tagName") == "BUTTON"
+    assert page.evaluate("document.activeElement.tagName") == "A"
+    page.keyboard.press("Enter")
+    assert page.inner_text("#node-name") == "Node 3"
     page.focus("#search")
     page.keyboard.type("nobody")
     assert "no such node" in page.inner_text("#matches")

@@ -11,7 +11,7 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix
 from torch_geometric.data import Data
 
-from torch_goat.app.report.charts import calibration_chart
+from torch_goat.app.report.charts import Calibrated, calibration_chart, mean_chart
 from torch_goat.app.report.compose import comparable, gather
 from torch_goat.app.report.measures import calibration, confusion, degrees, mean_by
 from torch_goat.app.report.text import data_table
@@ -100,6 +100,7 @@ def test_self_loops_are_not_neighbours() -> None:
     assert rows["neighbours per node"] == "0 to 2, median 1"
 
 
-@pytest.mark.parametrize("error", [None, 0.0])
-def test_a_calibration_without_test_nodes_is_an_empty_chart(error: float | None) -> None:
-    assert "<svg" in calibration_chart([], error).svg
+def test_a_calibration_without_test_nodes_is_an_empty_chart() -> None:
+    assert "<svg" in calibration_chart(Calibrated([], 0.0)).svg
+    assert "<svg" in calibration_chart(Calibrated([], 0.0), Calibrated([], 0.0)).svg
+    assert "<svg" in mean_chart([]).svg

@@ -5,11 +5,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from sklearn.metrics import f1_score
 
 from tests.app.conftest import Goat
 from tests.small_runs import run
 from torch_goat.app.report import compose, report
-from torch_goat.experiments import Run, RunError
+from torch_goat.experiments import Run, RunError, compare_runs
 from torch_goat.settings import SettingsError
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
@@ -57,7 +58,7 @@ def test_the_page_is_self_contained_and_reproducible(folder: Path, pages: dict[s
         assert "src" not in attributes, tag
         assert attributes.get("href", "#").startswith("#")
     assert "default-src 'none'" in html
-    assert html.count("<h2") == 7
+    assert html.count("<h2") == 8
     ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert report(folder) == html
@@ -65,7 +66,7 @@ def test_the_page_is_self_contained_and_reproducible(folder: Path, pages: dict[s
 
 def test_models_orders_and_charts_are_shown(pages: dict[str, str]) -> None:
     text = Page(pages[""]).text
-    assert "goat and gcn on top2" in text or "gcn and goat on top2" in text
+    assert "Which model predicts the class of a node best on top2?" in text
     assert "2 runs" in text
     assert "12 test nodes of one run" in text
     text = Page(pages["goat/0"]).text
@@ -81,11 +82,46 @@ def test_models_orders_and_charts_are_shown(pages: dict[str, str]) -> None:
     assert "Stability of the order over epochs" not in text
 
 
+def test_the_answer_comes_first_and_is_the_verdict(folder: Path, pages: dict[str, str]) -> None:
+    html = pages[""]
+    verdict = compare_runs([Run(folder / name) for name in ("goat/0", "goat/1", "gcn")]).verdict
+    assert verdict.conclusion == "too few runs to tell"
+    assert f'<p class="verdict" id="verdict">{verdict.sentences[0]}</p>' in html
+    sections = re.findall(r'<section id="(\w+)"', html)
+    assert sections == [
+        "answer", "comparison", "importance", "order", "viewer", "data", "learning", "predictions", "cost",
+    ]  # fmt: skip
+    assert "too few runs to tell" in html[html.index('id="comparison"') :]
+
+
+def test_the_trivial_prediction_is_measured_by_the_metric_that_decides(folder: Path, tmp_path: Path) -> None:
+    run(tmp_path, "gcn", class_weights=True)
+    data = Run(tmp_path).graph().data
+    most = data.y[data.train_mask].mode().values
+    expected = f1_score(data.y[data.test_mask], most.expand(int(data.test_mask.sum())), average="macro")
+    text = Page(report(tmp_path)).text
+    assert f"If all predictions were the most frequent class, the macro F1 would be {100 * expected:.1f} %." in text
+    assert "GCN has a macro F1 of" in text
+
+
+def test_the_same_run_in_two_folders_counts_once(folder: Path, tmp_path: Path) -> None:
+    for name in ("gcn", "copy/gcn"):
+        shutil.copytree(folder / "gcn", tmp_path / name)
+    assert "12 test nodes of one run" in Page(report(tmp_path)).text
+
+
+def test_learning_curves_are_not_those_of_the_test_nodes(pages: dict[str, str]) -> None:
+    for name in ("metric", "loss"):
+        (chart,) = re.findall(rf'<figure id="chart-{name}">(.*?)</figure>', pages["gcn"], re.DOTALL)
+        assert "validation</text>" in chart
+        assert "test" not in Page(chart).text
+
+
 def test_regression_has_residuals(runs: Path) -> None:
     text = Page(report(runs / "number")).text
     assert "Residuals" in text
     assert "Confusion" not in text
-    assert "training mean would have a mean squared error of" in text
+    assert "If all predictions were the training mean, the mean squared error would be" in text
 
 
 def test_hostile_names_are_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,9 +181,9 @@ def test_a_run_with_fixed_orders_is_only_compared(folder: Path, tmp_path: Path) 
     path.write_text(json.dumps(result))
     Run(tmp_path / "fixed").accept()
     text = Page(report(tmp_path)).text
-    assert "goat, the best model on the validation nodes, classifies" in text
-    assert "goat was trained with fixed orders" in text
-    assert "Learning curves of gcn (seed 0, split 0)" in text
+    assert "GOAT classifies" in text
+    assert "GOAT was trained with fixed orders" in text
+    assert "Learning curves of GCN (seed 0, split 0)" in text
     with pytest.raises(RunError, match="trained with fixed orders"):
         report(tmp_path / "fixed")
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from torch_goat.app.explain import Effect
+from torch_goat.app.explain import Effect, Interaction, features
 from torch_goat.app.report import viewer
+from torch_goat.data.tables import Column, Schema
 from torch_goat.experiments import NamedGraph
 from torch_goat.nn import GOATConv, Ordering
 
@@ -85,6 +86,31 @@ def test_nodes_are_described() -> None:
     assert read.arrays["effect.ptr"].tolist() == [0, 1, 3]
     assert read.arrays["effect.source"].tolist() == [9, 3, 2]
     assert read.arrays["effect.value"].tolist() == [1.0, 0.5, -0.25]
+
+
+def test_values_are_those_of_the_tables() -> None:
+    """The encoding of each kind of column is undone; missing values and unknown categories are NaN."""
+    named, out, ordering = case(nodes=4)
+    columns = (
+        Column("land", "number", mean=10.0, scale=2.0, missing=True),
+        Column("craft", "category", categories=("farmer", "smith")),
+        Column("known", "flag", mean=0.3),
+        Column("none", "category"),
+    )
+    encoded = [[1.0, 0, 0, 1, 1], [-2.0, 0, 1, 0, 0], [0.0, 1, 0, 0, 1], [0.5, 0, 0, 1, 0]]
+    named.data.x = torch.tensor(encoded)
+    schema = Schema("y", "classification", "id", columns, "s", "t", classes=("a", "b", "c"))
+    pairs = {2: [Interaction(0, 3, -0.5)]}
+    chosen = features(named.data, schema)
+    read = Unpacked(viewer.viewer_data(named, out, [ordering], {1: [], 2: []}, pairs, chosen))
+    assert [one["name"] for one in read.text("columns")] == ["land", "craft", "known", "none"]
+    assert read.text("columns")[1]["categories"] == ["farmer", "smith"]
+    np.testing.assert_allclose(read.arrays["value0"], [12, 6, np.nan, 11])
+    np.testing.assert_allclose(read.arrays["value1"], [1, 0, np.nan, 1])
+    np.testing.assert_allclose(read.arrays["value2"], [1, 0, 1, 0])
+    assert np.isnan(read.arrays["value3"]).all()
+    assert read.arrays["pair.ptr"].tolist() == [0, 0, 1]
+    assert [read.arrays[f"pair.{key}"].tolist() for key in ("first", "second", "value")] == [[0], [3], [-0.5]]
 
 
 def test_without_goat_layers_neighbors_are_listed() -> None:

@@ -5,7 +5,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -15,12 +15,13 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
-from torch_goat.app.explain import Stability
+from torch_goat.app.explain import Importance, Stability
 from torch_goat.app.explain.figure import short
 from torch_goat.app.report.measures import Bin
-from torch_goat.app.report.text import METRICS, SPLITS
+from torch_goat.app.report.text import METRICS, SPLITS, model_name
 from torch_goat.experiments import NamedGraph, Run
 from torch_goat.experiments.comparison import RunGroup
+from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
 
 MAX_COUNTS: Final = 12  # classes up to which the confusion matrix shows counts
 POINTS: Final = 2000  # of a scatter plot
@@ -102,7 +103,7 @@ def _attribute(key: str, value: str, name: str) -> str:
 
 def intervals_chart(groups: Sequence[RunGroup[Run]]) -> Chart:
     metric = groups[0].metric
-    unit = 1 if metric == "mse" else 100
+    unit = _unit(metric)
     caption = "Points: test metric; lines: 95 % intervals. The model with the best validation is on top."
     chart = Chart("intervals", "Comparison of models", caption)
     with chart.axes(5.4, 0.9 + 0.36 * len(groups)) as axes:
@@ -110,20 +111,40 @@ def intervals_chart(groups: Sequence[RunGroup[Run]]) -> Chart:
             ends = [unit * end for end in group.interval]
             axes.plot(ends, [place, place], color=SERIES[0], alpha=0.5, linewidth=4)
             axes.plot([unit * group.mean], [place], "o", color=SERIES[0])
-        axes.set_yticks(range(len(groups)), [short(group.label) for group in groups])
+        axes.set_yticks(range(len(groups)), [short(model_name(group)) for group in groups])
         axes.set(ylim=(len(groups) - 0.5, -0.5), xlabel=f"test {NAMES[metric]}", ylabel="model")
         axes.grid(axis="y", visible=False)
     return chart
 
 
-def learning_charts(run: Run, graph: NamedGraph) -> list[Chart]:
+def importance_chart(found: Sequence[Importance], metric: str, nodes: str) -> Chart:
+    worse = "increase" if metric in LOWER_IS_BETTER else "drop"
+    caption = f"The {worse} of the metric on the {nodes} nodes if the column is permuted. Bars: 95 % intervals."
+    chart = Chart("importance", "Importance of columns", caption)
+    with chart.axes(4.6, 0.9 + 0.28 * len(found)) as axes:
+        values, unit = [one.drop for one in found], _unit(metric)
+        ends = np.array([one.interval for one in found])
+        axes.barh(range(len(found)), [unit * value for value in values], color=SERIES[0], alpha=0.7, height=0.6)
+        error = unit * np.stack([values - ends[:, 0], ends[:, 1] - values]).clip(min=0)
+        axes.errorbar([unit * value for value in values], range(len(found)), xerr=error, fmt="none", ecolor=INK)
+        axes.axvline(0, color=MUTED, linewidth=0.8)
+        axes.set_yticks(range(len(found)), [short(one.feature.name) for one in found])
+        axes.set(ylim=(len(found) - 0.5, -0.5), xlabel=f"{worse} of the {NAMES[metric]}", ylabel="column")
+        axes.grid(axis="y", visible=False)
+    return chart
+
+
+def learning_charts(run: Run, graph: NamedGraph, metric: str) -> list[Chart]:
+    """The loss and, of training and validation nodes, the deciding metric, or the task's first if it has no curve."""
     curves, best_epoch = run.curves, run.result.best_epoch
-    loss, metric, unit = "cross-entropy (nats)", "accuracy", 100
+    loss, first = "cross-entropy (nats)", "accuracy"
     if not graph.classes:
         of = "target unit" if graph.target_scale == 1 else "standard deviations"
-        loss, metric, unit = f"squared error ({of}²)", "mse", 1
+        loss, first = f"squared error ({of}²)", "mse"
+    metric = metric if f"val_{metric}" in curves else first
+    parts = {split: label for split, label in SPLITS.items() if f"{split}_{metric}" in curves and split != "test"}
     losses = {"training, with dropout": curves["train_loss"], "validation": curves["val_loss"]}
-    metrics = {label: unit * curves[f"{split}_{metric}"] for split, label in SPLITS.items()}
+    metrics = {label: _unit(metric) * curves[f"{split}_{metric}"] for split, label in parts.items()}
     caption = f"The dashed line marks epoch {best_epoch}, whose weights were kept."
     charts = [Chart("loss", "Loss by epoch", caption), Chart("metric", f"{_name(metric)} by epoch", caption)]
     for chart, label, lines in zip(charts, (loss, NAMES[metric]), (losses, metrics), strict=True):
@@ -173,22 +194,41 @@ def residual_chart(truth: np.ndarray, predicted: np.ndarray) -> Chart:
     return chart
 
 
-def calibration_chart(bins: Sequence[Bin], error: float | None = None) -> Chart:
-    """The accuracy by confidence and the expected calibration error; without it, the mean true value by prediction."""
-    caption, unit = "Predictions on the diagonal are correct on average.", 1
-    ends = [min((one.low for one in bins), default=0), max((one.high for one in bins), default=1)]
-    options: dict[str, Any] = {"xlabel": "mean prediction (units of the target)"}
-    options["ylabel"] = "mean true value (units of the target)"
-    if error is not None:
-        caption = f"Confidences on the diagonal are calibrated. Expected calibration error: {100 * error:.1f} %."
-        options = {"xlabel": "confidence: probability of the predicted class (%)", "ylabel": "correct predictions (%)"}
-        options["xlim"] = (100 * ends[0] - 5, 102)
-        unit, ends = 100, [0, 100]
+class Calibrated(NamedTuple):
+    """The accuracy by confidence and the expected calibration error."""
+
+    bins: Sequence[Bin]
+    error: float
+
+
+def calibration_chart(after: Calibrated, before: Calibrated | None = None) -> Chart:
+    """Confidences of a classifier, and what they were before calibration if they were calibrated."""
+    caption = f"Confidences on the diagonal are calibrated. Expected calibration error: {100 * after.error:.1f} %"
+    caption += "." if before is None else f"; before calibration on the validation nodes: {100 * before.error:.1f} %."
     chart = Chart("calibration", "Calibration", f"{caption} Bars: 95 % intervals.")
+    low = min((one.low for part in (after, before) if part is not None for one in part.bins), default=0)
+    with chart.axes() as axes:
+        axes.plot([0, 100], [0, 100], color=MUTED, linewidth=0.8, linestyle="--")
+        if before is not None:
+            x, y = [100 * one.center for one in before.bins], [100 * one.value for one in before.bins]
+            axes.plot(x, y, "s:", color=SERIES[1], markersize=4, label="before calibration")
+        _points(axes, [100 * one.center for one in after.bins], after.bins, 100, "calibrated" if before else None)
+        axes.set(xlabel="confidence: probability of the predicted class (%)", ylabel="correct predictions (%)")
+        axes.set(xlim=(100 * low - 5, 102))
+        if before is not None:
+            axes.legend()
+    return chart
+
+
+def mean_chart(bins: Sequence[Bin]) -> Chart:
+    """The mean true value by prediction of a regression."""
+    caption = "Predictions on the diagonal are correct on average. Bars: 95 % intervals."
+    ends = [min((one.low for one in bins), default=0), max((one.high for one in bins), default=1)]
+    chart = Chart("calibration", "Calibration", caption)
     with chart.axes() as axes:
         axes.plot(ends, ends, color=MUTED, linewidth=0.8, linestyle="--")
-        _points(axes, [unit * one.center for one in bins], bins, unit)
-        axes.set(**options)
+        _points(axes, [one.center for one in bins], bins, 1)
+        axes.set(xlabel="mean prediction (units of the target)", ylabel="mean true value (units of the target)")
     return chart
 
 
@@ -196,7 +236,7 @@ def degree_chart(bins: Sequence[Bin], metric: str) -> Chart:
     caption = "Test nodes. Bars: 95 % intervals; in brackets: number of nodes."
     chart = Chart("degree", f"{_name(metric)} by degree", caption)
     with chart.axes() as axes:
-        _points(axes, range(len(bins)), bins, 100 if metric == "accuracy" else 1)
+        _points(axes, range(len(bins)), bins, _unit(metric))
         labels = [f"{one.low:.0f}" if one.low == one.high else f"{one.low:.0f}–{one.high:.0f}" for one in bins]
         labels = [f"{label}\n({one.nodes:,})" for label, one in zip(labels, bins, strict=True)]
         axes.set_xticks(range(len(bins)), labels)
@@ -236,13 +276,18 @@ def _name(metric: str) -> str:
     return NAMES[metric].partition(" (")[0].capitalize()
 
 
+def _unit(metric: str) -> int:
+    return 1 if metric in LOWER_IS_BETTER or metric == "r2" else 100
+
+
 def _line(axes: Axes, number: int, x: Any, y: Any, label: str) -> None:
     marker = "o" if len(x) < 20 else ""
     axes.plot(x, y, color=SERIES[number], label=label, marker=marker, markersize=4)
 
 
-def _points(axes: Axes, x: Sequence[float] | range, bins: Sequence[Bin], unit: float) -> None:
+def _points(axes: Axes, x: Sequence[float] | range, bins: Sequence[Bin], unit: float, label: str | None = None) -> None:
     value = unit * np.array([one.value for one in bins])
     ends = unit * np.array([one.interval for one in bins]).reshape(-1, 2)
     error = np.nan_to_num(np.stack([value - ends[:, 0], ends[:, 1] - value])).clip(min=0)
-    axes.errorbar(x, value, error, fmt="o-", color=SERIES[0], ecolor=MUTED, elinewidth=1, capsize=3, markersize=5)
+    style: dict[str, Any] = {"color": SERIES[0], "ecolor": MUTED, "elinewidth": 1, "capsize": 3, "markersize": 5}
+    axes.errorbar(x, value, error, fmt="o-", label=label, **style)

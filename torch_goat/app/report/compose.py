@@ -15,8 +15,9 @@ from markupsafe import Markup
 from torch import Tensor
 
 import torch_goat
-from torch_goat.app.explain import contributions, stability
+from torch_goat.app.explain import Feature, Importance, contributions, features, importance, interactions, stability
 from torch_goat.app.explain.explanation import check_learned_order, learns_order
+from torch_goat.app.explain.importance import MAX_COLUMNS
 from torch_goat.app.explain.removals import forward
 from torch_goat.app.report import charts, measures, text
 from torch_goat.app.report.viewer import viewer_data
@@ -28,6 +29,9 @@ from torch_goat.settings import SettingsError
 
 MAX_NODES: Final = 200  # with contributions
 DEFAULT_NODES: Final = 20  # with contributions if the caller names none
+PAIRED: Final = 8  # neighbours of such a node whose interactions are computed
+SHOWN_COLUMNS: Final = 15  # the most important ones
+VALUES: Final = 5  # most important columns whose values are shown with a node
 
 
 @dataclass(frozen=True)
@@ -149,31 +153,35 @@ def _page(
 
     runs, other_data = comparable(found)
     tested = int(graph_of(runs[0]).data.test_mask.sum())
-    groups = compare_runs(runs, test_nodes=tested, errors=squared_errors).groups
+    ranking = compare_runs(runs, test_nodes=tested, errors=squared_errors)
+    groups = ranking.groups
     shown = next((group for group in groups if learns_order(group.best)), groups[0])
     detail = detail_of(shown.best)
     readers = (one for one in groups if "goat" in one.best.experiment.model.name and learns_order(one.best))
     ordered = shown if detail.orderings else next(readers, shown)
     reader = detail_of(ordered.best)
     reader_name = text.run_name(ordered)
+    columns = features(detail.graph.data, detail.run.schema)
+    part, important = _importance(detail, columns, ranking.metric)
     chosen = [reader.graph.node(name) for name in nodes] or _largest_errors(reader)
     effects = contributions(reader.run.network, reader.graph, reader.out, chosen)
-    others = runs if len(runs) > 1 else None
+    together = interactions(reader.run.network, reader.graph, reader.out, effects, PAIRED)
+    others = [run for group in groups for run in group.runs] if len(runs) > 1 else None
     stable = stability(reader.run, reader.graph.data, reader.orderings, others, data_dir=data_dir)
-    viewed = viewer_data(reader.graph, reader.out, reader.orderings, effects)
+    described = [one.feature for one in important] or columns
+    described = [feature for feature in described if not feature.of_edges][:VALUES]
+    viewed = viewer_data(reader.graph, reader.out, reader.orderings, effects, together, described)
     viewed["first"] = chosen[0] if chosen else int(measures.degrees(reader.graph.data).argmax())
-    values = {
-        "title": text.title(groups),
-        "summary": text.summary(groups, detail.graph),
+    filled = {
+        "title": text.title(groups, detail.graph),
+        "answer": text.answer(ranking, detail.graph),
         "detail": text.run_name(shown),
-        "data_table": text.data_table(detail.graph),
-        "split_table": text.split_table(detail.graph, detail.run.experiment),
-        "comparison_table": text.comparison_table(groups, tested),
+        "comparison_table": text.comparison_table(ranking, tested),
         "notes": text.comparison_notes(groups, other_data, left_out, shown),
         "intervals": charts.intervals_chart(groups) if len(groups) > 1 else None,
-        "learning": charts.learning_charts(detail.run, detail.graph),
-        "metrics_table": text.metrics_table(detail.run.result),
-        "predictions": _predictions(detail),
+        "importance": charts.importance_chart(important, ranking.metric, part) if important else None,
+        "importance_table": text.importance_table(important, ranking.metric),
+        "importance_notes": text.importance_notes(important, len(columns), part),
         "stability": charts.stability_chart(stable),
         "seeds_table": text.seeds_table(stable) if stable.seeds else None,
         "reader": reader_name,
@@ -181,12 +189,28 @@ def _page(
         "viewer_text": text.viewer_text(
             reader.graph, reader_name, viewed["included"], bool(reader.orderings), bool(nodes)
         ),
+        "data_table": text.data_table(detail.graph),
+        "split_table": text.split_table(detail.graph, detail.run.experiment),
+        "learning": charts.learning_charts(detail.run, detail.graph, ranking.metric),
+        "metrics_table": text.metrics_table(detail.run.result),
+        "predictions": _predictions(detail),
         "cost_table": text.cost_table(groups),
         "environment_table": text.environment_table(detail.run.result),
         "version": torch_goat.__version__,
         "place": str(folder),
     }
-    return render(values, viewed)
+    return render(filled, viewed)
+
+
+def _importance(detail: Detail, columns: Sequence[Feature], metric: str) -> tuple[str, list[Importance]]:
+    """The part of the nodes on which the importance of columns is measured, and the most important columns."""
+    part = "test" if detail.test.numel() else "validation"
+    nodes = detail.test if detail.test.numel() else detail.graph.data.val_mask.nonzero().view(-1)
+    if len(columns) > MAX_COLUMNS:
+        return part, []
+    network = detail.run.network
+    found = importance(lambda data: forward(network, data)[0], detail.graph, columns, metric, nodes)
+    return part, found[:SHOWN_COLUMNS]
 
 
 def _largest_errors(detail: Detail) -> list[int]:
@@ -204,16 +228,20 @@ def _predictions(detail: Detail) -> list[charts.Chart]:
         truth, predicted = (value[test].double().numpy() for value in (graph.truth, detail.numbers))
         return [
             charts.residual_chart(truth, predicted),
-            charts.calibration_chart(measures.mean_by(predicted, truth, bins=10)),
+            charts.mean_chart(measures.mean_by(predicted, truth, bins=10)),
             charts.degree_chart(measures.mean_by(degree, (truth - predicted) ** 2), "mse"),
         ]
     truth, out = graph.truth[test].numpy(), detail.out[test].double()
     chosen, shares = graph.decision.classes(out), graph.decision.probabilities(out)
-    confidence, predicted = shares.gather(1, chosen.view(-1, 1)).view(-1).numpy(), chosen.numpy()
-    correct = truth == predicted
+    predicted, correct = chosen.numpy(), truth == chosen.numpy()
+
+    def calibrated(shares: Tensor) -> charts.Calibrated:
+        return charts.Calibrated(*measures.calibration(shares.gather(1, chosen.view(-1, 1)).view(-1).numpy(), correct))
+
+    changed = graph.decision.temperature != 1
     return [
         charts.confusion_chart(measures.confusion(truth, predicted, len(graph.classes)), graph.classes),
-        charts.calibration_chart(*measures.calibration(confidence, correct)),
+        charts.calibration_chart(calibrated(shares), calibrated(out.softmax(dim=-1)) if changed else None),
         charts.degree_chart(measures.mean_by(degree, correct), "accuracy"),
     ]
 

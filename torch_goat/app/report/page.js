@@ -2,6 +2,8 @@
 // The neighbourhood viewer. All data are inserted as text, never as markup.
 (async () => {
   const SHOWN = 200; // neighbours of one node
+  const DRAWN = 16; // neighbours of the drawing and of the table of heads
+  const ARCS = 10; // interactions of the drawing
   const MATCHES = 12; // of a search
   const OPEN = 20; // nodes with contributions, listed at once
   const SPLITS = ["none", "training", "validation", "test"];
@@ -10,6 +12,7 @@
   const arrays = await unpack(about);
   const names = text("names");
   const classes = text("classes");
+  const columns = text("columns");
   const count = arrays.degree.length;
   const lists = about.heads.length ? about.heads.map((_, layer) => readList(layer)) : [readList(0)];
   const orders = about.heads.map((heads, layer) => readOrders(layer, heads));
@@ -85,21 +88,44 @@
     return element;
   }
 
-  // The neighbours to show, with coefficients if there is an order, and their total number.
-  function neighborhood() {
-    const { node, layer, head } = state;
+  function draw(tag, attributes, content) {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    if (content !== undefined) element.textContent = content;
+    return element;
+  }
+
+  const short = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+  const signed = (value, digits) => `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`;
+  const address = (node) => `#node=${encodeURIComponent(nameOf(node))}`;
+  const tint = (name, share) => `color-mix(in srgb, var(${name}) ${Math.round(55 * share)}%, transparent)`;
+
+  // The values of the columns at a node, as text.
+  function valuesOf(node) {
+    return columns.map(({ name, kind, categories }, at) => {
+      const value = arrays[`value${at}`][node];
+      if (Number.isNaN(value)) return [name, "missing"];
+      if (kind === "category") return [name, categories[value]];
+      const day = kind === "date" && Math.abs(value) < 1e6 ? new Date(Math.floor(value) * 864e5).toISOString().slice(0, 10) : null;
+      return [name, day ?? String(Number(value.toPrecision(6)))];
+    });
+  }
+
+  // The neighbours in the order of a head, with coefficients if there is an order, and their total number.
+  function reading(layer, head, most) {
+    const { node } = state;
     const { pointer, source } = lists[layer];
     if (!orders.length) {
       const all = pointer[node + 1] - pointer[node];
-      return { all, rows: Array.from(source.subarray(pointer[node], pointer[node] + Math.min(all, SHOWN)), (one) => ({ node: one })) };
+      return { all, rows: Array.from(source.subarray(pointer[node], pointer[node] + Math.min(all, most)), (one) => ({ node: one })) };
     }
     const { pointer: places, rank, read } = orders[layer];
     const { order, level, largest } = read[head];
     const all = places[node + 1] - places[node];
-    const most = all ? Math.exp(-largest[rank[node]] / about.scale) : 0;
+    const strongest = all ? Math.exp(-largest[rank[node]] / about.scale) : 0;
     const rows = [];
-    for (let at = places[node]; at < places[node] + Math.min(all, SHOWN); at++) {
-      rows.push({ node: source[pointer[node] + order[at]], share: level[at] / 255, weight: (most * level[at]) / 255 });
+    for (let at = places[node]; at < places[node] + Math.min(all, most); at++) {
+      rows.push({ node: source[pointer[node] + order[at]], share: level[at] / 255, weight: (strongest * level[at]) / 255 });
     }
     return { all, rows };
   }
@@ -113,28 +139,127 @@
     return found;
   }
 
+  function pairsOf(node) {
+    if (!place.has(node)) return [];
+    const found = [];
+    for (let at = arrays["pair.ptr"][place.get(node)]; at < arrays["pair.ptr"][place.get(node) + 1]; at++) {
+      found.push({ first: arrays["pair.first"][at], second: arrays["pair.second"][at], value: arrays["pair.value"][at] });
+    }
+    return found;
+  }
+
   function show() {
     const { node } = state;
     $("node").hidden = false;
     $("node-name").textContent = `Node ${nameOf(node)}`;
     showFacts(node);
-    const { all, rows } = neighborhood();
+    const { all, rows } = reading(state.layer, state.head, SHOWN);
     const effects = effectsOf(node);
+    const strongest = effects ? Math.max(1e-12, ...Array.from(effects.values(), Math.abs)) : 1;
+    const digits = Math.min(12, Math.max(0, 3 - Math.floor(Math.log10(strongest)))); // four significant digits of the strongest
+    const scale = { effects, strongest, digits };
+    showDrawing(rows.slice(0, DRAWN), all, scale);
+    showHeads(rows.slice(0, DRAWN));
     const head = make("tr");
     head.append(make("th", "position", "number"), make("th", "neighbour"), make("th", about.classification ? "class" : "true value"));
+    if (columns.length) head.append(make("th", "values", "values"));
     if (orders.length) head.append(make("th", "coefficient", "weight"));
     if (effects) head.append(make("th", `contribution (${about.unit})`, "effect"));
     for (const cell of head.children) cell.scope = "col";
     $("neighbors").tHead.replaceChildren(head);
     const body = document.createDocumentFragment();
-    const strongest = effects ? Math.max(1e-12, ...Array.from(effects.values(), Math.abs)) : 1;
-    const digits = Math.min(12, Math.max(0, 3 - Math.floor(Math.log10(strongest)))); // four significant digits of the strongest
-    rows.forEach((row, index) => body.append(line(row, index, effects, strongest, digits)));
+    rows.forEach((row, index) => body.append(line(row, index, scale)));
     $("neighbors").tBodies[0].replaceChildren(body);
     $("shown").textContent = sentence(all, rows.length, effects);
-    for (const button of $("explained").querySelectorAll("button")) {
-      button.setAttribute("aria-current", String(Number(button.dataset.node) === node));
+    for (const link of $("explained").querySelectorAll("a")) {
+      link.setAttribute("aria-current", String(Number(link.dataset.node) === node));
     }
+  }
+
+  // The node on the left, its neighbours in reading order from top to bottom, and interactions as arcs on the right.
+  function showDrawing(rows, all, { effects, strongest, digits }) {
+    $("drawing").hidden = !rows.length;
+    if (!rows.length) return;
+    const row = 26;
+    const height = row * rows.length + 8;
+    const middle = height / 2;
+    const y = new Map(rows.map((one, index) => [one.node, row * (index + 0.5) + 4]));
+    const svg = draw("svg", { viewBox: `0 0 440 ${height}`, role: "img", "aria-labelledby": "drawing-caption" });
+    const largest = Math.max(1e-12, ...rows.map((one) => one.weight ?? 1));
+    const lines = draw("g", { class: "edges" });
+    const nodes = draw("g", {});
+    for (const [index, one] of rows.entries()) {
+      const at = y.get(one.node);
+      const width = 0.8 + 6 * ((one.weight ?? 0) / largest);
+      lines.append(draw("path", { d: `M118 ${at}C80 ${at} 90 ${middle} 46 ${middle}`, "stroke-width": width }));
+      const value = effects?.get(one.node);
+      const circle = draw("circle", { cx: 128, cy: at, r: 10, class: one.node === state.node ? "own" : "" });
+      if (value !== undefined) circle.style.fill = tint(value < 0 ? "--against" : "--for", Math.abs(value) / strongest);
+      nodes.append(circle, draw("text", { x: 128, y: at + 3.5, class: "place" }, index + 1));
+      nodes.append(draw("text", { x: 146, y: at + 4 }, short(nameOf(one.node), effects ? 14 : 34)));
+      if (value !== undefined) nodes.append(draw("text", { x: 322, y: at + 4, class: "value" }, signed(value, digits)));
+    }
+    nodes.append(draw("circle", { cx: 34, cy: middle, r: 13, class: "target" }));
+    const pairs = pairsOf(state.node);
+    const drawn = pairs.filter((one) => y.has(one.first) && y.has(one.second)).slice(0, ARCS);
+    const most = Math.max(1e-12, ...drawn.map((one) => Math.abs(one.value)));
+    for (const { first, second, value } of drawn) {
+      const [from, to] = [y.get(first), y.get(second)];
+      const reach = 334 + 8 + (92 * Math.abs(from - to)) / height;
+      lines.append(
+        draw("path", {
+          d: `M330 ${from}C${reach} ${from} ${reach} ${to} 330 ${to}`,
+          class: value < 0 ? "synergy" : "redundancy",
+          "stroke-width": 0.8 + 3 * (Math.abs(value) / most),
+        }),
+      );
+    }
+    svg.append(lines, nodes);
+    $("drawing").firstElementChild.replaceWith(svg);
+    $("drawing-caption").textContent = caption(rows.length, all, effects, pairs, digits);
+  }
+
+  function caption(shown, all, effects, pairs, digits) {
+    const many = shown < all ? `the first ${shown} of ${all.toLocaleString("en")} neighbours` : "its neighbours";
+    const order = orders.length ? "in reading order from top to bottom; thicker lines: larger coefficients" : "without an order";
+    let said = `Node ${nameOf(state.node)} and ${many}, ${order}.`;
+    if (effects) said += ` Colours and numbers: contributions (${about.unit}).`;
+    if (pairs.length) {
+      const some = pairs.slice(0, 3).map((one) => `${nameOf(one.first)} and ${nameOf(one.second)} (${signed(one.value, digits)})`);
+      said += ` Arcs: interactions, dashed where negative. The strongest: ${some.join(", ")}.`;
+    }
+    return said;
+  }
+
+  // The position of every neighbour in the order of every head.
+  function showHeads(rows) {
+    const all = orders.flatMap(({ read }, layer) => read.map((_, head) => ({ layer, head })));
+    $("glance").parentElement.hidden = all.length < 2 || !rows.length;
+    if ($("glance").parentElement.hidden) return;
+    const head = make("tr");
+    head.append(make("th", "neighbour"));
+    const found = all.map(({ layer, head: number }) => {
+      const cell = make("th", about.heads.length > 1 ? `${layer + 1}.${number + 1}` : number + 1, "number");
+      if (layer === state.layer && number === state.head) cell.setAttribute("aria-current", "true");
+      head.append(cell);
+      return new Map(reading(layer, number, Infinity).rows.map((one, index) => [one.node, { ...one, index }]));
+    });
+    for (const cell of head.children) cell.scope = "col";
+    $("glance").tHead.replaceChildren(head);
+    const lines = rows.map((row) => {
+      const made = make("tr");
+      const name = make("th", short(nameOf(row.node), 24));
+      name.scope = "row";
+      made.append(name);
+      for (const places of found) {
+        const one = places.get(row.node);
+        const cell = make("td", one ? one.index + 1 : "–", "number");
+        if (one) cell.style.background = tint("--for", one.share);
+        made.append(cell);
+      }
+      return made;
+    });
+    $("glance").tBodies[0].replaceChildren(...lines);
   }
 
   function sentence(all, shown, effects) {
@@ -158,6 +283,7 @@
       ["predicted", classOf(arrays.predicted[node])],
     ];
     if (about.classification) facts.push(["probability", (arrays.probability[node] / 1000).toFixed(3)]);
+    facts.push(...valuesOf(node));
     $("facts").replaceChildren(
       ...facts.map(([term, value]) => {
         const pair = make("div");
@@ -167,18 +293,18 @@
     );
   }
 
-  function line(row, index, effects, strongest, digits) {
+  function line(row, index, { effects, strongest, digits }) {
     const made = make("tr");
     const name = make("td");
     if (row.node === state.node) {
       name.append(make("span", `${nameOf(row.node)} (the node itself)`, "own"));
     } else {
       const link = make("a", nameOf(row.node));
-      link.href = "#node";
-      link.dataset.node = row.node;
+      link.href = address(row.node);
       name.append(link);
     }
     made.append(make("td", index + 1, "number"), name, make("td", classOf(arrays.truth[row.node])));
+    if (columns.length) made.append(make("td", valuesOf(row.node).map(([term, value]) => `${term} ${value}`).join(", "), "values"));
     if (orders.length) {
       const cell = make("td", row.weight.toPrecision(2), "weight");
       cell.style.setProperty("--share", row.share);
@@ -186,22 +312,36 @@
     }
     if (effects) {
       const value = effects.get(row.node);
-      const cell = make("td", value === undefined ? "" : `${value < 0 ? "−" : "+"}${Math.abs(value).toFixed(digits)}`, "effect");
-      if (value !== undefined) {
-        const color = value < 0 ? "--against" : "--for";
-        cell.style.background = `color-mix(in srgb, var(${color}) ${Math.round((55 * Math.abs(value)) / strongest)}%, transparent)`;
-      }
+      const cell = make("td", value === undefined ? "" : signed(value, digits), "effect");
+      if (value !== undefined) cell.style.background = tint(value < 0 ? "--against" : "--for", Math.abs(value) / strongest);
       made.append(cell);
     }
     return made;
   }
 
-  function choose(node, focus) {
+  function choose(node) {
     state.node = node;
     $("search").value = nameOf(node);
     close();
     show();
-    if (focus) $("node-name").focus();
+    if (location.hash.startsWith("#node=") && location.hash !== address(node)) history.replaceState(null, "", address(node));
+  }
+
+  // The address of a node, such as report.html#node=17, opens it.
+  function follow() {
+    if (!location.hash.startsWith("#node=")) return false;
+    let wanted;
+    try {
+      wanted = decodeURIComponent(location.hash.slice(6));
+    } catch {
+      return false; // not an address of this page
+    }
+    const node = names ? names.indexOf(wanted) : /^\d+$/.test(wanted) && Number(wanted) < count ? Number(wanted) : -1;
+    if (node < 0) return false;
+    choose(node);
+    $("node-name").focus();
+    $("node").scrollIntoView({ block: "nearest" });
+    return true;
   }
 
   // The search box: arrow keys select, Enter accepts, Escape closes.
@@ -278,14 +418,7 @@
     event.preventDefault();
     mark();
   });
-  for (const id of ["neighbors", "explained"]) {
-    $(id).addEventListener("click", (event) => {
-      const chosen = event.target.closest("[data-node]");
-      if (!chosen) return;
-      event.preventDefault();
-      choose(Number(chosen.dataset.node), true);
-    });
-  }
+  addEventListener("hashchange", follow);
 
   function offerHeads() {
     about.heads.forEach((heads, layer) => {
@@ -313,10 +446,10 @@
     $("explained").firstElementChild.textContent = `${all} node${all > 1 ? "s" : ""} with contributions`;
     $("explained").open = all <= OPEN;
     for (const node of arrays.chosen) {
-      const button = make("button", nameOf(node));
-      button.type = "button";
-      button.dataset.node = node;
-      $("explained").append(button, " ");
+      const link = make("a", nameOf(node));
+      link.href = address(node);
+      link.dataset.node = node;
+      $("explained").append(link, " ");
     }
     $("explained").hidden = false;
   }
@@ -325,6 +458,6 @@
   offerExplained();
   $("search").disabled = false;
   $("search").placeholder = "Name of a node, or part of it";
-  choose(about.first);
+  if (!follow()) choose(about.first);
   $("viewer").dataset.ready = "yes";
 })();

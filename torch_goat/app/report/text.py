@@ -7,11 +7,14 @@ from typing import NamedTuple
 import torch
 from torch_geometric.utils import is_undirected, remove_self_loops
 
-from torch_goat.app.explain import Stability
+from torch_goat.app.explain import Importance, Stability
+from torch_goat.app.explain.importance import MAX_COLUMNS
 from torch_goat.app.report.measures import degrees
 from torch_goat.experiments import Experiment, NamedGraph, Result, Run
-from torch_goat.experiments.comparison import RunGroup
+from torch_goat.experiments.comparison import Ranking, RunGroup
+from torch_goat.experiments.training import metrics
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
+from torch_goat.experiments.verdict import Difference, shown
 
 Groups = Sequence[RunGroup[Run]]
 SPLITS = {"train": "training", "val": "validation", "test": "test"}
@@ -34,56 +37,75 @@ class Table(NamedTuple):
     rows: list[list[str]]
 
 
-def title(groups: Groups) -> str:
-    models = list(dict.fromkeys(group.best.experiment.model.name for group in groups))
-    listed = models[0] if len(models) == 1 else f"{', '.join(models[:-1])} and {models[-1]}"
-    return f"{listed} on {groups[0].best.experiment.dataset}"
+class Answer(NamedTuple):
+    """What the page says first."""
+
+    verdict: str
+    details: list[str]
+    recommendation: str
+
+
+def title(groups: Groups, graph: NamedGraph) -> str:
+    """The question that the page answers."""
+    target = graph.target or ("the class of a node" if graph.classes else "the target of a node")
+    dataset = groups[0].best.experiment.dataset
+    if len(groups) > 1:
+        return f"Which model predicts {target} best on {dataset}?"
+    return f"How well does {model_name(groups[0])} predict {target} on {dataset}?"
+
+
+def model_name(group: RunGroup[Run]) -> str:
+    return shown(group.label, group.metric)
 
 
 def run_name(group: RunGroup[Run]) -> str:
     experiment = group.best.experiment
-    return f"{group.label} (seed {experiment.seed}, split {experiment.index})"
+    return f"{model_name(group)} (seed {experiment.seed}, split {experiment.index})"
 
 
-def summary(groups: Groups, graph: NamedGraph) -> str:
-    """The result in one or two sentences."""
-    best = groups[0]
-    dataset, tested = best.best.experiment.dataset, int(graph.data.test_mask.sum())
-    if not tested or not math.isfinite(best.mean):
-        return f"{best.label} has the best validation result on {dataset}. There are no test nodes to evaluate it on."
-    value = number(best.mean, best.metric, unit=True)
-    model = f"{best.label}, the best model on the validation nodes," if len(groups) > 1 else best.label
-    if best.metric == "accuracy":
-        text = f"{model} classifies {value} of the {tested:,} test nodes of {dataset} correctly"
+def answer(ranking: Ranking[Run], graph: NamedGraph) -> Answer:
+    """The verdict on several models, or how good a single one is."""
+    best, verdict = ranking.groups[0], ranking.verdict
+    level = _level(best, graph)
+    if verdict is None:
+        others = "To compare it with other models, train them on the same data and create a report on all runs."
+        return Answer(level, [_trivial(best, graph)] if _tested(best, graph) else [], others)
+    sentences = list(verdict.sentences)
+    advice = next((one for one in sentences if one.startswith("Recommended:")), "")
+    details = [one for one in sentences[1:] if one != advice]
+    details.append(f"{level} {_trivial(best, graph)}" if _tested(best, graph) else level)
+    return Answer(sentences[0], details, advice or f"Recommended: {shown(verdict.recommended, verdict.metric)}.")
+
+
+def _tested(group: RunGroup[Run], graph: NamedGraph) -> bool:
+    return bool(graph.data.test_mask.any()) and math.isfinite(group.mean)
+
+
+def _level(group: RunGroup[Run], graph: NamedGraph) -> str:
+    tested, name = int(graph.data.test_mask.sum()), model_name(group)
+    if not _tested(group, graph):
+        return f"There are no test nodes to evaluate {name} on."
+    value = number(group.mean, group.metric, unit=True)
+    if group.metric == "accuracy":
+        text = f"{name} classifies {value} of the {tested:,} test nodes correctly"
     else:
-        metric = METRICS[best.metric].partition(" (")[0]
-        text = f"{model} has a {metric} of {value} on the {tested:,} test nodes of {dataset}"
-    if math.isfinite(best.interval[0]):
-        text += f" (95 % interval: {_interval(best)})"
-    return f"{text}{_difference(groups)} {_trivial(graph)}"
+        text = f"{name} has a {METRICS[group.metric].partition(' (')[0]} of {value} on the {tested:,} test nodes"
+    return f"{text} (95 % interval: {_interval(group)})." if math.isfinite(group.interval[0]) else f"{text}."
 
 
-def _difference(groups: Groups) -> str:
-    if len(groups) < 2:
-        return "."
-    best, others = groups[0], groups[1:]
-    lower = best.metric in LOWER_IS_BETTER
-    second = (min if lower else max)(others, key=lambda group: group.mean)
-    difference = best.mean - second.mean
-    size = f"{abs(difference):.3g}" if lower else f"{abs(100 * difference):.1f} points"
-    direction = "above" if difference >= 0 else "below"
-    which = f", the best of the {len(others)} others" if len(others) > 1 else ""
-    overlap = best.interval[0] <= second.interval[1] and second.interval[0] <= best.interval[1]
-    return f", {size} {direction} {second.label}{which}{'; their intervals overlap' if overlap else ''}."
-
-
-def _trivial(graph: NamedGraph) -> str:
+def _trivial(group: RunGroup[Run], graph: NamedGraph) -> str:
+    """The same metric of predicting the most frequent class or the mean of the training nodes."""
     y, train, test = graph.truth, graph.data.train_mask, graph.data.test_mask
     if graph.classes:
-        share = float((y[test] == y[train].mode().values).double().mean())
-        return f"Always predicting the most frequent class would be correct for {100 * share:.1f} %."
-    error = float((y[test].double() - y[train].double().mean()).square().mean())
-    return f"Always predicting the training mean would have a mean squared error of {number(error, 'mse')}."
+        out = torch.zeros(int(test.sum()), len(graph.classes))
+        out[:, int(y[train].mode().values)] = 1
+        value, what = getattr(metrics, group.metric)(out, y[test].long()), "the most frequent class"
+    else:
+        target = y[test].double().view(-1, 1)
+        value = getattr(metrics, group.metric)(torch.full_like(target, float(y[train].double().mean())), target)
+        what = "the training mean"
+    metric = METRICS[group.metric].partition(" (")[0]
+    return f"If all predictions were {what}, the {metric} would be {number(value, group.metric, unit=True)}."
 
 
 def data_table(graph: NamedGraph) -> Table:
@@ -125,27 +147,52 @@ def _range(y: torch.Tensor, graph: NamedGraph) -> str:
     return f"{graph.classes[most]} ({100 * float((y == most).double().mean()):.0f})"
 
 
-def comparison_table(groups: Groups, test_nodes: int) -> Table:
-    metric = METRICS.get(groups[0].metric, groups[0].metric)
+def comparison_table(ranking: Ranking[Run], test_nodes: int) -> Table:
+    groups, best = ranking.groups, ranking.groups[0]
+    metric = METRICS.get(ranking.metric, ranking.metric)
     columns = ["model", f"test {metric}", "95 % interval", "interval over", f"validation {metric}"]
+    if len(groups) > 1:
+        columns += [f"difference from {model_name(best)}", "its 95 % interval", "conclusion"]
     cells = []
     for group in groups:
         runs = len(group.runs)
         basis = f"{runs} runs" if runs > 1 else f"{test_nodes:,} test nodes of one run"
         interval, basis = (_interval(group), basis) if math.isfinite(group.interval[0]) else ("–", "–")
         means = [number(mean, group.metric) for mean in (group.mean, group.rank_mean)]
-        cells.append([group.label, means[0], interval, basis, means[1]])
+        row = [model_name(group), means[0], interval, basis, means[1]]
+        if len(groups) > 1:
+            row += ["–", "–", "–"] if group is best else _versus(ranking.difference(group.label, best.label))
+        cells.append(row)
     return Table("All models, best validation first", columns, cells)
 
 
+def _versus(versus: Difference) -> list[str]:
+    low, high = (signed(end, versus.metric) for end in versus.interval)
+    interval = f"{low} to {high}" if math.isfinite(versus.interval[0]) else "–"
+    return [signed(versus.difference, versus.metric), interval, versus.conclusion]
+
+
+def importance_table(found: Sequence[Importance], metric: str) -> Table:
+    what = "increase of the" if metric in LOWER_IS_BETTER else "drop of the"
+    rows = [
+        [one.feature.name, signed(one.drop, metric), " to ".join(signed(end, metric) for end in one.interval)]
+        for one in found
+    ]
+    return Table("Importance of columns", ["column", f"{what} {METRICS.get(metric, metric)}", "95 % interval"], rows)
+
+
 def comparison_notes(
-    groups: Groups, other_data: Sequence[str], left_out: Sequence[str], shown: RunGroup[Run]
+    groups: Groups, other_data: Sequence[str], left_out: Sequence[str], detail: RunGroup[Run]
 ) -> list[str]:
-    notes = ["Models are ranked on the validation nodes and evaluated on the test nodes."]
-    if shown is not groups[0]:
+    notes = ["Models are ranked on the validation nodes and evaluated on the test nodes. The same run counts once."]
+    if len(groups) > 1:
         notes.append(
-            f"{groups[0].label} was trained with fixed orders, which are not stored with the network; the rest of this "
-            f"page is about {shown.label}."
+            "Differences are those of runs on the same splits; their intervals account for nodes that splits share."
+        )
+    if detail is not groups[0]:
+        notes.append(
+            f"{model_name(groups[0])} was trained with fixed orders, which are not stored with the network; the rest "
+            f"of this page is about {model_name(detail)}."
         )
     if any(len(group.runs) > 1 for group in groups):
         notes.append("For several runs, the interval is Student's t interval of their mean over seeds and splits.")
@@ -164,12 +211,22 @@ def comparison_notes(
 
 
 def metrics_table(result: Result) -> Table:
-    metrics = list(next(iter(result.metrics.values())))
+    names = list(next(iter(result.metrics.values())))
     rows = [
-        [SPLITS[split], *(number(values[metric], metric) for metric in metrics)]
-        for split, values in result.metrics.items()
+        [SPLITS[split], *(number(values[name], name) for name in names)] for split, values in result.metrics.items()
     ]
-    return Table("Metrics of the best epoch", ["part", *(METRICS.get(one, one) for one in metrics)], rows)
+    return Table("Metrics of the best epoch", ["part", *(METRICS.get(one, one) for one in names)], rows)
+
+
+def importance_notes(found: Sequence[Importance], total: int, part: str) -> list[str]:
+    if not found:
+        return [f"The importance of columns is computed for at most {MAX_COLUMNS} columns, but there are {total}."]
+    notes = [f"The {len(found)} most important of {total} columns are shown."] if len(found) < total else []
+    notes.append(
+        f"A column is permuted among all nodes, so that its values at the {part} nodes and at their neighbours are "
+        "those of others. Columns with the same information can replace each other, and then neither seems important."
+    )
+    return notes
 
 
 def seeds_table(stability: Stability) -> Table:
@@ -186,13 +243,11 @@ def order_notes(stability: Stability, ordered: bool) -> list[str]:
         return ["The network has no GOAT layer, so there is no learned order."]
     if stability.given:
         return ["The order is given by the edges, not learned, so it is the same in every epoch and for every seed."]
-    notes = ["Kendall's tau is 1 for equal orders, 0 for unrelated orders and −1 for reversed orders."]
+    notes = [stability.meaning or "There is no run with another seed to compare the order with."]
+    notes.append("Kendall's tau is 1 for equal orders, 0 for unrelated orders and −1 for reversed orders.")
     if stability.seeds:
         reversed_too = ", and reversed orders count as equal" if stability.reversible else ""
         notes.append(f"Heads of different seeds are matched so that they agree most{reversed_too}.")
-        notes += [stability.meaning] if stability.meaning else []
-    else:
-        notes.append("There is no run with another seed to compare the order with.")
     if stability.epochs and not any(math.isfinite(one.mean) for one in stability.epochs):
         notes.append("No node has two neighbours, so there are no orders to compare.")
     if not stability.epochs:
@@ -222,7 +277,14 @@ def cost_table(groups: Groups) -> Table:
         costs = [(one.epochs, one.seconds, one.seconds_per_epoch, one.peak_memory_bytes / 2**20) for one in results]
         epochs, seconds, per_epoch, memory = (sum(values) / len(results) for values in zip(*costs, strict=True))
         cells.append(
-            [group.label, str(len(results)), f"{epochs:.0f}", f"{seconds:.1f}", f"{per_epoch:.3g}", f"{memory:,.0f}"]
+            [
+                model_name(group),
+                str(len(results)),
+                f"{epochs:.0f}",
+                f"{seconds:.1f}",
+                f"{per_epoch:.3g}",
+                f"{memory:,.0f}",
+            ]
         )
     return Table("Cost of training (mean over runs) and peak memory", columns, cells)
 
@@ -231,6 +293,13 @@ def environment_table(result: Result) -> Table:
     rows = [["device", result.device], *([key, value] for key, value in result.versions.items())]
     rows += [["commit", result.commit]] if result.commit else []
     return Table("Environment of the run shown in detail", ["component", "version"], rows)
+
+
+def signed(value: float, metric: str) -> str:
+    """A formatted difference of a metric."""
+    text = number(abs(value), metric)
+    zero = not math.isfinite(value) or float(text) == 0
+    return text if zero else f"{'−' if value < 0 else '+'}{text}"
 
 
 def number(value: float, metric: str, unit: bool = False) -> str:

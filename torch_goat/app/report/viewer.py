@@ -10,12 +10,13 @@ import numpy as np
 import torch
 from torch_geometric.utils import sort_edge_index
 
-from torch_goat.app.explain import Effect
+from torch_goat.app.explain import Effect, Feature, Interaction
 from torch_goat.app.report.measures import degrees
 from torch_goat.experiments import NamedGraph
 from torch_goat.nn import Ordering
 
 LIMIT: Final = 9_500_000  # bytes; neighbourhoods beyond it are left out
+MAX_VALUES: Final = 1_000_000  # values of columns that are shown with the nodes
 SCALE: Final = 2048  # resolution of the logarithm of the largest coefficient of a neighbourhood, in steps per e-fold
 
 
@@ -52,12 +53,18 @@ class Arrays:
 
 
 def viewer_data(
-    graph: NamedGraph, out: torch.Tensor, orderings: Sequence[Ordering], effects: Mapping[int, Sequence[Effect]]
+    graph: NamedGraph,
+    out: torch.Tensor,
+    orderings: Sequence[Ordering],
+    effects: Mapping[int, Sequence[Effect]],
+    interactions: Mapping[int, Sequence[Interaction]] | None = None,
+    columns: Sequence[Feature] = (),
 ) -> dict[str, Any]:
     """The data of the viewer, for JSON.
 
     Orders are exact; coefficients are rounded to 1/255 of the largest one in their neighbourhood. If the data exceed
-    the limit, some neighbourhoods are left out, but never those of nodes with contributions (``effects``).
+    the limit, some neighbourhoods are left out, but never those of nodes with contributions (``effects``). The values
+    of ``columns`` are those of the tables.
     """
     num_nodes = graph.data.num_nodes
     included = torch.ones(num_nodes, dtype=torch.bool)
@@ -66,7 +73,7 @@ def viewer_data(
     drawn = torch.rand(num_nodes, generator=torch.Generator().manual_seed(0))
     share = 1.0
     while True:
-        packed = _pack(graph, out, orderings, effects, included)
+        packed = _pack(graph, out, orderings, effects, interactions or {}, columns, included)
         size = len(packed["packed"])
         if size <= LIMIT or not bool((included & ~required).any()):  # names and classes alone may exceed it
             return packed
@@ -79,10 +86,13 @@ def _pack(
     out: torch.Tensor,
     orderings: Sequence[Ordering],
     effects: Mapping[int, Sequence[Effect]],
+    interactions: Mapping[int, Sequence[Interaction]],
+    columns: Sequence[Feature],
     included: torch.Tensor,
 ) -> dict[str, Any]:
     arrays = Arrays()
     _add_nodes(arrays, graph, out)
+    _add_values(arrays, graph, columns[: MAX_VALUES // max(1, graph.data.num_nodes)])
     for number, ordering in enumerate(orderings):
         _add_order(arrays, number, ordering, included)
     if not orderings:
@@ -96,6 +106,11 @@ def _pack(
     arrays.add("effect.ptr", np.cumsum([0, *(len(effects[node]) for node in chosen)]), np.uint32)
     arrays.add("effect.source", np.array([one.neighbor for one in flat]), np.uint32)
     arrays.add("effect.value", np.array([one.contribution for one in flat]), np.float32)
+    pairs = [one for node in chosen for one in interactions.get(node, ())]
+    arrays.add("pair.ptr", np.cumsum([0, *(len(interactions.get(node, ())) for node in chosen)]), np.uint32)
+    arrays.add("pair.first", np.array([one.first for one in pairs]), np.uint32)
+    arrays.add("pair.second", np.array([one.second for one in pairs]), np.uint32)
+    arrays.add("pair.value", np.array([one.value for one in pairs]), np.float32)
     about = {
         "heads": [ordering.heads for ordering in orderings],
         "unit": "log-odds" if graph.classes else f"units of {graph.target or 'the target'}",
@@ -124,6 +139,26 @@ def _add_nodes(arrays: Arrays, graph: NamedGraph, out: torch.Tensor) -> None:
     split = 1 * data.train_mask + 2 * data.val_mask + 3 * data.test_mask
     arrays.add("split", split.numpy(), np.uint8)
     arrays.add("degree", degrees(data).numpy(), np.uint32)
+
+
+def _add_values(arrays: Arrays, graph: NamedGraph, columns: Sequence[Feature]) -> None:
+    """The values of columns of all nodes: numbers, or the places of categories in a list; missing ones are NaN."""
+    described = []
+    for number, feature in enumerate(columns):
+        part, column = graph.data.x[:, feature.start : feature.end].double(), feature.column
+        kind = "number" if column is None else column.kind
+        if column is not None and kind == "category":
+            part = part[:, : len(column.categories)]
+            values = torch.where(part.any(dim=1), part.argmax(dim=1) if part.size(1) else 0, torch.nan)
+        else:
+            values = part[:, 0]
+            if column is not None and kind != "flag":
+                values = values * column.scale + column.mean
+            if column is not None and column.missing:
+                values = values.masked_fill(part[:, -1] == 1, torch.nan)
+        described.append({"name": feature.name, "kind": kind, "categories": column.categories if column else ()})
+        arrays.add(f"value{number}", values.numpy(), np.float32)
+    arrays.add_text("columns", described)
 
 
 def _add_lists(arrays: Arrays, number: int, target: np.ndarray, source: np.ndarray, num_nodes: int) -> None:
