@@ -69,6 +69,20 @@ def test_the_commands_and_those_they_print_run(goat: Goat, tmp_path: Path, short
     assert Path("village.pt2").exists()
 
 
+@pytest.mark.usefixtures("shorter")
+def test_the_python_examples_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(ROOT / "examples/village", tmp_path / "examples/village")
+    monkeypatch.chdir(tmp_path)
+    for example in blocks("docs/python.md", "python"):
+        exec(example, {})
+    printed = capsys.readouterr().out
+    assert "GraphSAGE" in printed
+    assert "Effect(neighbor=" in printed
+    assert Path("village-model/run").is_dir()
+
+
 @pytest.mark.skipif(DATA is None, reason="TORCH_GOAT_DATA is not set")
 @pytest.mark.usefixtures("shorter")
 def test_an_exported_dataset_is_trained_on(goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,20 @@ from torch_goat._version import __version__
 from torch_goat.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from torch_goat.app.estimators import NodeClassifier, NodeRegressor
+    from torch_goat.app.leaderboard import compare
     from torch_goat.experiments.models import Network
     from torch_goat.ops.checks import set_checks
     from torch_goat.ops.ragged_rnn.backends import backends
 
-__all__ = ["__version__", "backends", "load", "set_checks"]
-__getattr__, __dir__ = lazy_names(__name__, {"ops.ragged_rnn.backends": ("backends",), "ops.checks": ("set_checks",)})
+_HOMES = {
+    "ops.ragged_rnn.backends": ("backends",),
+    "ops.checks": ("set_checks",),
+    "app.estimators": ("NodeClassifier", "NodeRegressor"),
+    "app.leaderboard": ("compare",),
+}
+__all__ = ["NodeClassifier", "NodeRegressor", "__version__", "backends", "compare", "load", "set_checks"]
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 
 def load(folder: str | Path) -> "Network":

@@ -122,6 +122,11 @@ def repetitions(
     return [(split + repeat * tables.folds, repeat) for repeat in range(repeats) for split in splits]
 
 
+def model_experiment(tables: Tables, graph: "TableGraph", model: str, assignments: Sequence[str]) -> Experiment:
+    """An experiment on tables with some options set, which records its orderings if it learns them."""
+    return record_orderings(override(table_experiment(tables, graph, model), assignments), graph, assignments)
+
+
 class ModelComparison(NamedTuple):
     """Models that were trained on the same splits of a graph."""
 
@@ -157,7 +162,7 @@ def compare_models(
         own = tables if KINDS[model].edges else replace(tables, edge_features=False)
         asked = [one for one in assignments if model == "goat" or not settings.sets(one, "record_orderings")]
         try:
-            starts[model] = record_orderings(override(table_experiment(own, graph, model), asked), graph, asked)
+            starts[model] = model_experiment(own, graph, model, asked)
         except SettingsError as error:
             if model == "goat":  # the first model: the option exists for none
                 raise

@@ -63,7 +63,7 @@ def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool =
         )
     if not network.options.given_order:
         schema = replace(schema, order_by="")  # which a baseline does not read
-    new = apply_schema(schema, str(nodes), str(edges), join=run.experiment.tables if join else None)
+    new = apply_schema(schema, str(nodes), str(edges), join=run.tables if join else None)
     with torch.no_grad():
         out = network.on(new.data)[-len(new.ids) :].double()  # [n, C]
     truth = None if new.target is None else tuple(None if value != value else value for value in new.target)

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -23,7 +24,7 @@ from torch_goat.data import datasets
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.loader import open_graph
 from torch_goat.data.loader.csc import edges_of
-from torch_goat.data.tables import Schema, load_tables
+from torch_goat.data.tables import Schema, Tables, digest_tables, load_tables
 from torch_goat.experiments import models
 from torch_goat.experiments.training.decisions import Decision
 from torch_goat.experiments.training.options import Experiment, difference
@@ -173,6 +174,18 @@ class Run:
             return Schema.from_json(path.read_text(encoding="utf-8"), str(path))
 
     @cached_property
+    def tables(self) -> Tables | None:
+        """The tables of your graph: those next to the run folder if they have the same contents, as in a saved folder
+        that was moved, else those of the experiment; ``None`` for other data."""
+        tables = self.experiment.tables
+        if tables is None:
+            return None
+        files = [str(self.folder.parent / Path(file).name) if file else "" for file in (tables.nodes, tables.edges)]
+        if not all(Path(file).is_file() for file in files if file) or digest_tables(*files) != tables.digest:
+            return tables
+        return replace(tables, nodes=files[0], edges=files[1])
+
+    @cached_property
     def network(self) -> models.Network:
         """The trained network with the weights of the best epoch, in evaluation mode, on the CPU."""
         experiment, schema = self.experiment, self.schema
@@ -209,10 +222,10 @@ class Run:
 
     def graph(self, data_dir: str | Path | None = None) -> NamedGraph:
         """Loads the graph that the network was trained on, with the masks of its split; datasets from ``data_dir``."""
-        one, schema = self.experiment, self.schema
+        one, schema, tables = self.experiment, self.schema, self.tables
         decision = self.result.decision if self.state == "done" else Decision()
-        if one.tables is not None and schema is not None:
-            own, units = load_tables(one.tables, one.index, schema), (schema.target_mean, schema.target_scale)
+        if tables is not None and schema is not None:
+            own, units = load_tables(tables, one.index, schema), (schema.target_mean, schema.target_scale)
             return NamedGraph(own.data, own.ids, schema.classes, schema.target, *units, decision)
         if one.graph:
             data = open_graph(one.graph, unchanged=one.graph_digest)

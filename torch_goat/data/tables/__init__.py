@@ -9,6 +9,7 @@ from torch_goat.data.tables.options import Task as Task
 from torch_goat.data.tables.schema import Column as Column
 from torch_goat.data.tables.schema import Schema as Schema
 from torch_goat.data.tables.source import TableError as TableError
+from torch_goat.data.tables.source import digest_tables as digest_tables
 
 if TYPE_CHECKING:
     from torch_goat.data.tables.graph import NewGraph, TableGraph

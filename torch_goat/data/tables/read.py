@@ -1,6 +1,5 @@
 """The parsed tables of a graph, with the end points of every edge resolved."""
 
-import hashlib
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from torch_goat.data.tables.csv_source import CSVSource
 from torch_goat.data.tables.graphml_source import GraphMLReader
 from torch_goat.data.tables.options import Tables
 from torch_goat.data.tables.parquet_source import ParquetSource
-from torch_goat.data.tables.source import PARQUET, Problems, Source, TableError, first_row, read_bytes
+from torch_goat.data.tables.source import PARQUET, Problems, Source, TableError, digest_contents, first_row, read_bytes
 from torch_goat.data.tables.splits import check_split, split_columns
 
 _IDS = ("id", "node_id", "nodeid", "node")
@@ -35,26 +34,24 @@ class ParsedTables(NamedTuple):
 
 def open_tables(nodes: str, edges: str = "") -> tuple[Source, Source, str]:
     """Opens tables of nodes and edges (CSV or Parquet), or a GraphML file with both; also returns their digest."""
-    problems, opened, digest = Problems(), [], hashlib.sha256()
+    problems, opened, other = Problems(), [], b""
     with problems:
         raw = read_bytes(Path(nodes))
-        digest.update(raw)
         if _is_xml(Path(nodes), raw):
             if edges:
                 raise TableError(f"{nodes} is GraphML and already contains the edges; leave out {edges}.")
-            return *GraphMLReader(Path(nodes)).read(raw), digest.hexdigest()
+            return *GraphMLReader(Path(nodes)).read(raw), digest_contents(raw)
         if not edges:
             raise TableError(f"{nodes} contains only nodes; add the file of the edges after it.")
         opened.append(_open(Path(nodes), raw))
     if edges:
         with problems:
             other = read_bytes(Path(edges))
-            digest.update(hashlib.sha256(other).digest())
             if _is_xml(Path(edges), other):
                 raise TableError(f"{edges} is XML, not a table of edges; pass a GraphML file on its own.")
             opened.append(_open(Path(edges), other))
     problems.check()
-    return opened[0], opened[1], digest.hexdigest()
+    return opened[0], opened[1], digest_contents(raw, other)
 
 
 def _is_xml(path: Path, raw: bytes) -> bool:

@@ -5,6 +5,7 @@ import pickletools
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -167,6 +168,19 @@ def read_bytes(path: Path) -> bytes:
     if raw.endswith(b".") and _is_old_pickle(raw):
         raise TableError(f"{path} is a pickle, not a table; {_NEVER}.")
     return raw
+
+
+def digest_tables(nodes: str, edges: str = "") -> str:
+    """The digest of the contents of both files, or of a GraphML file."""
+    return digest_contents(*(read_bytes(Path(file)) for file in (nodes, edges) if file))
+
+
+def digest_contents(nodes: bytes, *edges: bytes) -> str:
+    """The SHA-256 of the contents of the files of a graph."""
+    digest = sha256(nodes)
+    for raw in edges:
+        digest.update(sha256(raw).digest())
+    return digest.hexdigest()
 
 
 def _is_old_pickle(raw: bytes) -> bool:

@@ -1,0 +1,209 @@
+"""Estimators on DataFrames do what the commands do on files, and keep scikit-learn's conventions."""
+
+import io
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow
+import pytest
+from sklearn.base import clone, is_classifier, is_regressor
+from sklearn.exceptions import NotFittedError
+from sklearn.metrics import accuracy_score, r2_score
+
+import torch_goat
+from tests.app.conftest import Goat
+from tests.data.tables.files import EDGES, NODES, write
+from torch_goat.app.estimators import NodeEstimator
+from torch_goat.data.tables import TableError
+from torch_goat.experiments import Run, RunError
+from torch_goat.settings import SettingsError
+
+FAST = {"epochs": 3, "hidden_channels": 4}
+
+
+def frames() -> tuple[pd.DataFrame, pd.DataFrame]:
+    return pd.read_csv(io.StringIO(NODES)), pd.read_csv(io.StringIO(EDGES))
+
+
+def classifier(**params: Any) -> torch_goat.NodeClassifier:
+    return torch_goat.NodeClassifier("gcn", **{"options": FAST, "device": "cpu", **params})
+
+
+@pytest.fixture(scope="module")
+def fitted() -> torch_goat.NodeClassifier:
+    return classifier(threshold="cost=5:1").fit(*frames(), target="label")
+
+
+@pytest.mark.parametrize("kind", [torch_goat.NodeClassifier, torch_goat.NodeRegressor])
+def test_scikit_learns_conventions_hold(kind: type[NodeEstimator], tmp_path: Path) -> None:
+    options, folder = {"heads": 4}, tmp_path / "nowhere"
+    made = kind("gat", options=options, seed=3, folder=folder)
+    assert made.get_params()["options"] is options  # nothing is checked, copied or created before fit
+    assert not folder.exists()
+    copied = clone(made)
+    assert copied.get_params() == made.get_params()
+    assert repr(made).startswith(f"{kind.__name__}(folder=")
+    assert made.set_params(seed=5).seed == 5
+    with pytest.raises(ValueError, match="sead"):
+        made.set_params(sead=5)
+    assert is_classifier(made) is not is_regressor(made)
+    calls: list[Callable[[], object]] = [
+        lambda: made.predict(*frames()),
+        lambda: made.score(),
+        lambda: made.explain("a"),
+        lambda: made.report(tmp_path / "report.html"),
+        lambda: made.save(tmp_path / "saved"),
+    ]
+    for call in calls:
+        with pytest.raises(NotFittedError, match="call fit or load first"):
+            call()
+    assert not [*tmp_path.iterdir()]
+
+
+def test_data_frames_train_and_predict_as_files_do(
+    goat: Goat, tmp_path: Path, fitted: torch_goat.NodeClassifier
+) -> None:
+    write(tmp_path)
+    fast = ["--set", "epochs=3", "--set", "hidden_channels=4", "--device", "cpu", "--threshold", "cost=5:1"]
+    goat("train", "nodes.csv", "edges.csv", "--target", "label", "--model", "gcn", *fast, "--out", "run")
+    goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
+    written = pd.read_csv("out.csv")
+    nodes, edges = frames()
+    assert fitted.predict(nodes, edges).tolist() == written["prediction"].tolist()
+    shares = fitted.predict_proba(nodes, edges)
+    assert shares == pytest.approx(written[[f"probability of {name}" for name in fitted.classes_]].to_numpy(), abs=1e-6)
+    assert shares.sum(axis=1) == pytest.approx(1)
+    assert fitted.result_.metrics == Run("run").result.metrics
+    assert fitted.explain("c").to_dict() == torch_goat.NodeClassifier.load("run").explain("c").to_dict()
+    # Other forms of the same tables, in which the target is not needed.
+    without, arrow = nodes.drop(columns="label"), [pyarrow.Table.from_pandas(one) for one in (nodes, edges)]
+    for tables in ((without, edges), (nodes.set_index("id"), edges), arrow, ("nodes.csv", "edges.csv")):
+        assert (fitted.predict_proba(*tables) == shares).all()
+
+
+def test_a_score_is_that_of_the_test_nodes_or_of_other_tables(fitted: torch_goat.NodeClassifier) -> None:
+    nodes, edges = frames()
+    test = fitted.run_.graph().data.test_mask.numpy()
+    guess, truth = fitted.predict(nodes, edges), nodes["label"]
+    assert fitted.score() == accuracy_score(truth[test], guess[test])
+    assert fitted.score(nodes, edges) == accuracy_score(truth, guess)
+    with pytest.raises(TableError, match="nodes has no values in the column 'label' to compare with"):
+        fitted.score(nodes.drop(columns="label"), edges)
+    regressor = torch_goat.NodeRegressor("gcn", options=FAST, device="cpu").fit(nodes, edges, target="age")
+    known, test = nodes["age"].notna(), regressor.run_.graph().data.test_mask.numpy()
+    guess = regressor.predict(nodes, edges)
+    assert regressor.score(nodes, edges) == pytest.approx(r2_score(nodes["age"][known], guess[known]))
+    assert regressor.score() == pytest.approx(r2_score(nodes["age"][test], guess[test]), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    "labels", [[0, 1], [False, True], [0.0, 1.0], pd.Categorical(["no", "yes"]), np.array([3, 7], dtype=np.uint8)]
+)
+def test_classes_keep_the_type_of_the_target(labels: Any) -> None:
+    nodes, edges = frames()
+    nodes["label"] = pd.Series(labels).take((nodes["label"] == "yes").astype(int)).set_axis(nodes.index)
+    found = classifier(options={"epochs": 1}).fit(nodes, edges, target="label")
+    assert found.classes_.tolist() == list(labels)
+    assert type(found.classes_.tolist()[0]) is type(np.asarray(labels).tolist()[0])
+    assert found.score(nodes, edges) == np.mean(found.predict(nodes, edges) == nodes["label"])
+
+
+def test_columns_keep_their_types() -> None:
+    nodes, edges = frames()
+    nodes["zip"] = [f"0{number}" for number in (1067, 1069)] * 5
+    nodes["lot"] = pd.Categorical([7, 8] * 5)
+    nodes["since"] = pd.date_range("2020-01-01", periods=10, freq="D")
+    nodes["vip"] = [True, False] * 5
+    found = classifier(options={"epochs": 1}).fit(nodes, edges, target="label")
+    assert found.run_.schema is not None
+    kinds = {column.name: column.kind for column in found.run_.schema.nodes}
+    assert kinds["zip"] == kinds["lot"] == "category"
+    assert kinds["since"] == "date"
+    assert kinds["vip"] in ("flag", "category")
+
+
+def test_a_saved_estimator_can_be_moved_and_is_verified(tmp_path: Path, fitted: torch_goat.NodeClassifier) -> None:
+    nodes, edges = frames()
+    fitted.save(tmp_path / "saved")
+    with pytest.raises(SettingsError, match="saved already exists"):
+        fitted.save(tmp_path / "saved")
+    (tmp_path / "saved").rename(tmp_path / "moved")
+    loaded = torch_goat.NodeClassifier.load(tmp_path / "moved")
+    assert loaded.run_.tables.nodes == str(tmp_path / "moved/nodes.parquet")  # type: ignore[union-attr]
+    assert (loaded.predict_proba(nodes, edges) == fitted.predict_proba(nodes, edges)).all()
+    assert loaded.explain("c").to_dict() == fitted.explain("c").to_dict()
+    again = clone(loaded).set_params(device="cpu").fit(nodes, edges, target="label")
+    assert again.result_.metrics == fitted.result_.metrics  # its parameters are those that it was trained with
+    with pytest.raises(RunError, match="is a classification; it cannot be loaded by NodeRegressor"):
+        torch_goat.NodeRegressor.load(tmp_path / "moved")
+    shutil.copytree(tmp_path / "moved", tmp_path / "both/again")
+    shutil.copytree(tmp_path / "moved", tmp_path / "both/other")
+    with pytest.raises(RunError, match="both holds 2 runs"):
+        torch_goat.NodeClassifier.load(tmp_path / "both")
+    weights = tmp_path / "moved/run/model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    with pytest.raises(RunError, match="is damaged"):
+        torch_goat.NodeClassifier.load(tmp_path / "moved")
+
+
+def test_a_folder_is_temporary_or_reused_for_the_same_tables_only(tmp_path: Path) -> None:
+    nodes, edges = frames()
+    found = classifier().fit(nodes, edges, target="label")
+    folder = found.run_.folder
+    with pytest.raises(TypeError, match="use save and load instead of pickle"):
+        found.__getstate__()
+    del found
+    assert not folder.exists()
+    kept = classifier(folder=tmp_path / "kept")
+    first = kept.fit(nodes, edges, target="label").run_
+    written = (first.folder / "result.json").stat().st_mtime_ns
+    kept.fit(nodes, edges, target="label")
+    assert (first.folder / "result.json").stat().st_mtime_ns == written
+    with pytest.raises(RunError, match=r"holds another experiment \(seed = 0 there, 1 here\)"):
+        kept.set_params(seed=1).fit(nodes, edges, target="label")
+    with pytest.raises(TableError, match="kept already holds other nodes; choose another"):
+        kept.fit(nodes.assign(age=1), edges, target="label")
+
+
+WRONG = [
+    ({"target": "lable"}, "nodes: there is no column 'lable' for the target; did you mean 'label'?"),
+    ({"nodes": [1, 2]}, "nodes must be a DataFrame or the name of a file, got list"),
+    ({"edges": None}, "nodes contains only nodes"),
+    ({"edges": pd.DataFrame({"source": ["a", "zz"], "target": ["b", "c"]})}, "edges, row 2, column 'source': the edge"),
+    ({"nodes": frames()[0].assign(town=[1, "x"] * 5)}, "nodes, column 'town': the values have several types"),
+    ({"drp": ["age"]}, "unknown key 'drp'; did you mean 'drop'?"),
+]
+
+
+@pytest.mark.parametrize(("changes", "message"), WRONG)
+def test_wrong_tables_are_one_sentence(changes: dict[str, Any], message: str) -> None:
+    nodes, edges = frames()
+    with pytest.raises((TableError, SettingsError)) as error:
+        classifier().fit(**{"nodes": nodes, "edges": edges, "target": "label", **changes})
+    assert message in str(error.value)
+    assert "parquet" not in str(error.value)
+
+
+def test_models_are_compared_as_by_the_command(tmp_path: Path) -> None:
+    nodes, edges = frames()
+    board = torch_goat.compare(nodes, edges, target="label", options={"epochs": 1}, repeats=1, device="cpu")
+    groups = board.ranking.groups
+    assert board.frame["test"].tolist() == [group.mean for group in groups]
+    assert board.frame["val"].tolist() == sorted(board.frame["val"], reverse=True)
+    assert board.verdict is not None
+    assert str(board.verdict) in repr(board)
+    chosen, goat = board.estimator(), board.estimator("goat")
+    assert chosen.run_.experiment.model.name == board.verdict.recommended
+    assert isinstance(goat, torch_goat.NodeClassifier)
+    board.report(tmp_path / "report.html", nodes=["c"])
+    with pytest.raises(SettingsError, match=r"report\.html already exists"):
+        board.report(tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text().lstrip().lower().startswith("<!doctype html>")
+    del board, chosen
+    assert len(goat.predict(nodes, edges)) == 10  # its folder is still there
+    goat.save(tmp_path / "saved")
+    assert torch_goat.NodeClassifier.load(tmp_path / "saved").run_.experiment.model.name == "goat"

@@ -1,0 +1,91 @@
+"""Tables in memory (pandas, polars, Arrow) as Parquet files, which keep the types of their columns."""
+
+import io
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch_goat.data.tables.source import PARQUET, TableError
+from torch_goat.files import write_atomic
+
+
+def table_file(table: Any, path: Path) -> str:
+    """The file of a table: its own if it is the name of a file, else ``path``, to which a table in memory is written.
+
+    A named index of a pandas DataFrame is a column. A file that exists must have the same contents.
+    """
+    if isinstance(table, str | os.PathLike):
+        return str(Path(table).resolve())
+    content = _to_parquet(table, path.stem)
+    if not path.exists():
+        write_atomic(path, content)
+    elif path.read_bytes() != content:
+        raise TableError(f"the folder {path.parent} already holds other {path.stem}; choose another.")
+    return str(path.resolve())
+
+
+def category_columns(table: Any) -> list[str]:
+    """The columns of a pandas DataFrame with the type ``category``; those of texts are categories in any table."""
+    return (
+        [str(name) for name, kind in zip(table.columns, table.dtypes, strict=True) if kind == "category"]
+        if _is_pandas(table)
+        else []
+    )
+
+
+def class_values(nodes: str, target: str, classes: Sequence[str]) -> list[Any]:
+    """The classes as values of the target column: numbers or booleans if it has such a type in a Parquet file."""
+    with open(nodes, "rb") as file:
+        if file.read(len(PARQUET)) != PARQUET:
+            return list(classes)
+    from pyarrow import parquet, types
+
+    kind = parquet.read_schema(nodes).field(target).type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_boolean(kind):
+        return [name.lower() in ("true", "1") for name in classes]
+    if types.is_integer(kind):
+        return [int(name) for name in classes]
+    return [float(name) for name in classes] if types.is_floating(kind) else list(classes)
+
+
+def _to_parquet(table: Any, name: str) -> bytes:
+    try:
+        import pyarrow
+        from pyarrow import parquet
+    except ImportError:
+        raise TableError(
+            "tables in memory are kept as Parquet, which needs pyarrow; install torch-goat[parquet]."
+        ) from None
+    if _is_pandas(table):
+        table = _from_pandas(table, name)
+    elif hasattr(table, "__arrow_c_stream__"):  # polars, Arrow
+        table = pyarrow.table(table)
+    else:
+        raise TableError(f"{name} must be a DataFrame or the name of a file, got {type(table).__name__}.")
+    content = io.BytesIO()
+    parquet.write_table(table.replace_schema_metadata(None), content)  # so that equal tables are equal files
+    return content.getvalue()
+
+
+def _is_pandas(table: Any) -> bool:
+    return type(table).__module__.partition(".")[0] == "pandas" and hasattr(table, "columns")
+
+
+def _from_pandas(frame: Any, name: str) -> Any:
+    import pyarrow
+
+    if any(level is not None for level in frame.index.names):
+        frame = frame.reset_index()
+    columns, names = [], [str(column) for column in frame.columns]
+    for number, column in enumerate(names):
+        try:
+            columns.append(pyarrow.array(frame.iloc[:, number], from_pandas=True))
+        except (pyarrow.ArrowException, TypeError, ValueError):
+            raise TableError(
+                f"{name}, column {column!r}: the values have several types or none that a table can hold; convert "
+                "them, for example with astype(str), or drop the column."
+            ) from None
+    return pyarrow.Table.from_arrays(columns, names=names)
