@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from torch_goat.ops.once import differentiable_once, no_second_derivative
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn import triton as fused_triton
-from torch_goat.ops.ragged_rnn.operator import differentiable_once, no_second_derivative
 from torch_goat.ops.segments import gather_columns, segment_sum, sorted_columns
 
 

@@ -5,7 +5,6 @@ before the operator. ``torch.compile`` and ``torch.export`` see the custom opera
 calls run the same kernels through an ``autograd.Function``, with a tenth of the overhead.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,11 +12,13 @@ import torch
 from torch import Tensor
 
 from torch_goat.ops.checks import transforming
+from torch_goat.ops.once import differentiable_once, no_second_derivative
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn import cpu
 from torch_goat.ops.ragged_rnn import torch as steps
 from torch_goat.ops.ragged_rnn import triton as fused_triton
 from torch_goat.ops.ragged_rnn.interface import Gradients, Inputs, Kernel, RNNWeights
+from torch_goat.ops.tall_product import tall_product
 
 KERNELS: dict[str, Kernel] = {"torch": steps, "cpu": cpu, "triton": fused_triton}
 
@@ -30,7 +31,7 @@ def project_and_run(
         raise RuntimeError(f"torch.func cannot transform backend {backend!r}; use backend='reference'.")
     heads, directions, width, channels = weights.weight_ih.shape
     to_gates = weights.weight_ih.view(heads, directions * width, channels).transpose(1, 2)
-    projected = torch.bmm(z.transpose(0, 1), to_gates).view(heads, -1, directions, width)  # [K, S, D, G * H]
+    projected = tall_product(backend, z, to_gates).view(heads, -1, directions, width)  # [K, S, D, G * H]
     arithmetic = torch.promote_types(projected.dtype, torch.float32)
     weight = None if weight is None else weight.to(arithmetic)
     recurrent = [value.to(arithmetic) for value in (weights.weight_hh, weights.bias_ih, weights.bias_hh)]
@@ -68,29 +69,6 @@ def _all_gradients(ctx: Any, found: Any) -> tuple[Tensor | None, ...]:
     grads = Gradients(*found)
     weight = None if ctx.saved_tensors[2] is None else grads.weight
     return grads.projected, None, weight, None, grads.weight_hh, grads.bias_ih, grads.bias_hh
-
-
-class _Once(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, name: str, run: Callable, *tensors: Any) -> Any:
-        ctx.name = name
-        return run(*tensors)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> None:
-        no_second_derivative(ctx.name)(ctx)
-
-
-def differentiable_once(name: str, run: Callable, *tensors: Any) -> Any:
-    """``run(*tensors)`` in a backward pass; differentiating the result again raises an error."""
-    return _Once.apply(name, run, *tensors) if torch.is_grad_enabled() else run(*tensors)
-
-
-def no_second_derivative(name: str) -> Callable[..., None]:
-    def refuse(ctx: Any, *grads: Tensor) -> None:
-        raise RuntimeError(f"{name} has no second derivative; use backend='reference' for double backward.")
-
-    return refuse
 
 
 # The same as an operator: an opaque call with a schema, shapes for tracing, and another operator as its backward.

@@ -17,15 +17,24 @@ if TYPE_CHECKING:
     from torch_goat.ops.ragged_rnn.triton.launch import saved_like as saved_like
     from torch_goat.ops.ragged_rnn.triton.mean import weighted_sum as weighted_sum
     from torch_goat.ops.ragged_rnn.triton.mean import weighted_sum_backward as weighted_sum_backward
+    from torch_goat.ops.ragged_rnn.triton.products import sum_of_outer_products as sum_of_outer_products
 
-_LAZY = {"launch": ("backward", "forward", "saved_like"), "mean": ("weighted_sum", "weighted_sum_backward")}
+_LAZY = {
+    "launch": ("backward", "forward", "saved_like"),
+    "mean": ("weighted_sum", "weighted_sum_backward"),
+    "products": ("sum_of_outer_products",),
+}
 __getattr__, __dir__ = lazy_names(__name__, _LAZY)
 
 DESCRIPTION = "the recurrence fused in Triton kernels, on NVIDIA GPUs"
 
 
 def max_hidden(arithmetic: torch.dtype) -> int:
-    return 64 if arithmetic == torch.float64 else 128  # beyond, a block does not fit a multiprocessor's memory
+    if arithmetic == torch.float64 or not torch.cuda.is_available():  # the interpreter runs one program at a time
+        return 64
+    from torch_goat.ops.ragged_rnn.triton.wide_launch import max_hidden, multiprocessors
+
+    return max_hidden(multiprocessors(torch.device("cuda", torch.cuda.current_device())))
 
 
 def devices() -> tuple[str, ...]:

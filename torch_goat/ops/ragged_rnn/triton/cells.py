@@ -34,45 +34,39 @@ def tanh(x):
 
 
 @triton.jit
-def load_matrices(
-    weight_hh, down, across, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, DOT: tl.constexpr
-):
-    """Each gate's recurrent matrix by the given strides, as the second factor of :func:`multiply`.
-
-    A small one stays in registers for the whole kernel, as ``[WIDTH, 1, WIDTH]``. A large one is loaded in every step
-    through the pointers ``[WIDTH, WIDTH]`` that this returns.
-    """
+def load_matrices(weight_hh, down, across, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
+    """Each gate's recurrent matrix by the given strides, ``[WIDTH, 1, WIDTH]``, as the second factor of a product."""
     row = tl.arange(0, WIDTH)[:, None]
     column = tl.arange(0, WIDTH)[None, :]
     matrices = ()
     for gate in tl.static_range(GATES):
         matrix = weight_hh + gate * HIDDEN * HIDDEN + row * down + column * across
-        if not DOT:
-            matrix = tl.load(matrix, mask=(row < HIDDEN) & (column < HIDDEN), other=0.0)[:, None, :]
-        matrices = matrices + (matrix,)
+        matrices = matrices + (tl.load(matrix, mask=(row < HIDDEN) & (column < HIDDEN), other=0.0)[:, None, :],)
     return matrices
 
 
 @triton.jit
-def multiply(x, matrix, HIDDEN: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr):
+def multiply(x, matrix):
     """``x`` ``[SEGMENTS, WIDTH]`` times a matrix of :func:`load_matrices`.
 
-    The contracted axis of the small product comes first: Triton distributes lanes from the last axis on, so this one
-    stays inside a thread, and the sum over it needs no exchange.
+    The contracted axis comes first: Triton distributes lanes from the last axis on, so this one stays inside a thread,
+    and the sum over it needs no exchange.
     """
-    if DOT:
-        row = tl.arange(0, x.shape[1])[:, None]
-        column = tl.arange(0, x.shape[1])[None, :]
-        values = tl.load(matrix, mask=(row < HIDDEN) & (column < HIDDEN), other=0.0)
-        return tl.dot(x, values, input_precision=PRECISION)
-    else:
-        return tl.sum(tl.trans(x)[:, :, None] * matrix, axis=0)
+    return tl.sum(tl.trans(x)[:, :, None] * matrix, axis=0)
 
 
 @triton.jit
-def load_bias(bias_ih, bias_hh, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr):
-    """The bias of each part, ``[1, WIDTH]``."""
-    column = tl.arange(0, WIDTH)[None, :]
+def multiply_each(x, matrices):
+    """The product with each gate's matrix."""
+    products = ()
+    for gate in tl.static_range(len(matrices)):
+        products = products + (multiply(x, matrices[gate]),)
+    return products
+
+
+@triton.jit
+def load_bias(bias_ih, bias_hh, column, GATES: tl.constexpr, HIDDEN: tl.constexpr):
+    """The bias of each part in some columns ``[1, WIDTH]``."""
     parts = ()
     for gate in tl.static_range(GATES):
         of_input = tl.load(bias_ih + gate * HIDDEN + column, column < HIDDEN, 0.0)
@@ -85,16 +79,18 @@ def load_bias(bias_ih, bias_hh, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH
 
 
 @triton.jit
-def add_up(row, scale, bias, h, matrices, HIDDEN: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr):
-    """The parts of a step before their activations; ``scale`` is ``[SEGMENTS, 1]``."""
+def combine(row, scale, bias, shares, GATES: tl.constexpr):
+    """The parts of a step before their activations, from those of the input and the recurrent ``shares`` of the gates.
+
+    ``scale`` is ``[SEGMENTS, 1]``.
+    """
     parts = ()
-    for gate in tl.static_range(len(matrices)):
-        of_input = scale * row[gate].to(h.dtype) + bias[gate]
-        recurrent = multiply(h, matrices[gate], HIDDEN, DOT, PRECISION)
-        if len(matrices) == 3 and gate == 2:
-            parts = parts + (of_input, recurrent + bias[3])
+    for gate in tl.static_range(GATES):
+        of_input = scale * row[gate].to(scale.dtype) + bias[gate]
+        if GATES == 3 and gate == 2:
+            parts = parts + (of_input, shares[gate] + bias[3])
         else:
-            parts = parts + (of_input + recurrent,)
+            parts = parts + (of_input + shares[gate],)
     return parts
 
 
@@ -159,9 +155,9 @@ def recurrent_parts(parts, KIND: tl.constexpr):
 
 
 @triton.jit
-def multiply_all(x, matrices, HIDDEN: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr):
+def multiply_all(x, matrices):
     """The sum of :func:`multiply` over the gates."""
-    total = multiply(x[0], matrices[0], HIDDEN, DOT, PRECISION)
+    total = multiply(x[0], matrices[0])
     for gate in tl.static_range(1, len(matrices)):
-        total += multiply(x[gate], matrices[gate], HIDDEN, DOT, PRECISION)
+        total += multiply(x[gate], matrices[gate])
     return total

@@ -1,5 +1,7 @@
 """The recurrence in Triton: one program walks a block of segments of similar length, for one head and one direction.
 
+This is for narrow cells, whose recurrent matrices fit into the registers of one warp; see ``wide.py`` for the others.
+
 The longest segment is a chain of dependent steps, so a step must be fast: its inputs are loaded two steps ahead, and a
 program is so small that its steps need no exchange beyond a warp.
 
@@ -18,12 +20,13 @@ import triton
 import triton.language as tl
 
 from torch_goat.ops.ragged_rnn.triton.cells import (
-    add_up,
     advance,
+    combine,
     load_bias,
     load_matrices,
     local_derivatives,
     multiply_all,
+    multiply_each,
     recurrent_parts,
     step_back,
 )
@@ -57,11 +60,8 @@ def load_place(source, coefficient, first, stride, length, step, DTYPE: tl.const
 
 
 @triton.jit
-def load_row(
-    projected, index, length, step, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr, ROW: tl.constexpr
-):
+def load_row(projected, index, column, length, step, GATES: tl.constexpr, HIDDEN: tl.constexpr, ROW: tl.constexpr):
     """The gates of a step of each segment, ``[SEGMENTS, WIDTH]`` each, from a row of ``ROW`` values per source."""
-    column = tl.arange(0, WIDTH)[None, :]
     mask = (column < HIDDEN) & (step < length)
     gates = ()
     for gate in tl.static_range(GATES):
@@ -70,11 +70,8 @@ def load_row(
 
 
 @triton.jit
-def load_states(
-    states, to_c, first, stride, length, step, KIND: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: tl.constexpr
-):
+def load_states(states, to_c, first, stride, column, length, step, KIND: tl.constexpr, HIDDEN: tl.constexpr):
     """The states before a step of each segment, ``[SEGMENTS, WIDTH]`` each; ``c`` is ``h`` in cells without it."""
-    column = tl.arange(0, WIDTH)[None, :]
     mask = (column < HIDDEN) & (step < length)
     at = (first + stride * step) * HIDDEN + column
     h = tl.load(states + at, mask, 0.0)
@@ -108,8 +105,6 @@ def forward_kernel(
     HIDDEN: tl.constexpr,
     WIDTH: tl.constexpr,
     SEGMENTS: tl.constexpr,
-    DOT: tl.constexpr,
-    PRECISION: tl.constexpr,
     SAVE: tl.constexpr,
 ):
     """Final states ``out`` ``[T, K, D, H]``; if ``SAVE``, those before each step by place, ``[1 or 2, K, D, E, H]``."""
@@ -123,8 +118,8 @@ def forward_kernel(
     inside = column < HIDDEN
 
     weight_hh += chain * GATES * HIDDEN * HIDDEN
-    matrices = load_matrices(weight_hh, 1, HIDDEN, GATES, HIDDEN, WIDTH, DOT)  # transposed
-    bias = load_bias(bias_ih + chain * GATES * HIDDEN, bias_hh + chain * GATES * HIDDEN, GATES, HIDDEN, WIDTH)
+    matrices = load_matrices(weight_hh, 1, HIDDEN, GATES, HIDDEN, WIDTH)  # transposed
+    bias = load_bias(bias_ih + chain * GATES * HIDDEN, bias_hh + chain * GATES * HIDDEN, column, GATES, HIDDEN)
     projected += head * num_sources * ROW + direction * GATES * HIDDEN
     source += head * num_places
     if coefficient is not None:
@@ -140,12 +135,12 @@ def forward_kernel(
         index, scale = load_place(source, coefficient, first, stride, length, 0, DTYPE)
         index_1, scale_1 = load_place(source, coefficient, first, stride, length, 1, DTYPE)
         index_2, scale_2 = load_place(source, coefficient, first, stride, length, 2, DTYPE)
-        gates = load_row(projected, index, length, 0, GATES, HIDDEN, WIDTH, ROW)
-        gates_1 = load_row(projected, index_1, length, 1, GATES, HIDDEN, WIDTH, ROW)
+        gates = load_row(projected, index, column, length, 0, GATES, HIDDEN, ROW)
+        gates_1 = load_row(projected, index_1, column, length, 1, GATES, HIDDEN, ROW)
         final = out + (target * num_chains + chain) * HIDDEN + column
 
         for step in range(tl.max(length)):
-            gates_2 = load_row(projected, index_2, length, step + 2, GATES, HIDDEN, WIDTH, ROW)
+            gates_2 = load_row(projected, index_2, column, length, step + 2, GATES, HIDDEN, ROW)
             index_3, scale_3 = load_place(source, coefficient, first, stride, length, step + 3, DTYPE)
 
             active = step < length
@@ -154,10 +149,7 @@ def forward_kernel(
                 tl.store(states + at, h, inside & active)
                 if KIND == "lstm":
                     tl.store(states + to_c + at, c, inside & active)
-            elif WIDTH > 64:
-                # In a loop without stores, Triton would keep all matrices in shared memory, where they do not fit.
-                tl.store(final, h.to(out.dtype.element_ty), inside & present)
-            parts = add_up(gates, scale, bias, h, matrices, HIDDEN, DOT, PRECISION)
+            parts = combine(gates, scale, bias, multiply_each(h, matrices), GATES)
             new_h, new_c = advance(parts, h, c, KIND)
             h = tl.where(active, new_h, h)
             c = tl.where(active, new_c, c)
@@ -196,18 +188,15 @@ def backward_kernel(
     HIDDEN: tl.constexpr,
     WIDTH: tl.constexpr,
     SEGMENTS: tl.constexpr,
-    DOT: tl.constexpr,
-    PRECISION: tl.constexpr,
-    PARTS: tl.constexpr,
 ):
     """Gradients of the parts by place, from those of the final states ``[T, K, D, H]``.
 
     Only ``group_chains`` chains are walked, from ``first_chain`` on, and ``gradients`` has room for these alone: it is
-    ``[group_chains, E, PARTS * H]``.
+    ``[group_chains, E, G * H]``.
 
     Segments are walked from their last step to their first. The gates and their local derivatives, which do not depend
-    on the gradient flowing back, are computed one step ahead, in parallel to the chain. If the matrix fits in
-    registers, so do its gradients: each program writes a partial sum.
+    on the gradient flowing back, are computed one step ahead, in parallel to the chain. Gradients of the matrix are in
+    registers, and each program writes a partial sum.
     """
     DTYPE: tl.constexpr = weight_hh.dtype.element_ty
     ROW: tl.constexpr = DIRECTIONS * GATES * HIDDEN
@@ -221,19 +210,18 @@ def backward_kernel(
     inside = column < HIDDEN
 
     weight_hh += chain * GATES * HIDDEN * HIDDEN
-    matrices = load_matrices(weight_hh, 1, HIDDEN, GATES, HIDDEN, WIDTH, DOT)  # transposed
-    matrices_back = load_matrices(weight_hh, HIDDEN, 1, GATES, HIDDEN, WIDTH, DOT)
-    bias = load_bias(bias_ih + chain * GATES * HIDDEN, bias_hh + chain * GATES * HIDDEN, GATES, HIDDEN, WIDTH)
+    matrices = load_matrices(weight_hh, 1, HIDDEN, GATES, HIDDEN, WIDTH)  # transposed
+    matrices_back = load_matrices(weight_hh, HIDDEN, 1, GATES, HIDDEN, WIDTH)
+    bias = load_bias(bias_ih + chain * GATES * HIDDEN, bias_hh + chain * GATES * HIDDEN, column, GATES, HIDDEN)
     projected += head * num_sources * ROW + direction * GATES * HIDDEN
     source += head * num_places
     if coefficient is not None:
         coefficient += head * num_places
     states += chain * num_places * HIDDEN
     to_c = num_places.to(tl.int64) * num_chains * HIDDEN
-    gradients += in_group * num_places * PARTS * HIDDEN
-    if not DOT:
-        weight_sums = copies(tl.zeros([WIDTH, SEGMENTS, WIDTH], DTYPE), GATES)
-        bias_sums = copies(tl.zeros([SEGMENTS, WIDTH], DTYPE), NUM_PARTS)
+    gradients += in_group * num_places * GATES * HIDDEN
+    weight_sums = copies(tl.zeros([WIDTH, SEGMENTS, WIDTH], DTYPE), GATES)
+    bias_sums = copies(tl.zeros([SEGMENTS, WIDTH], DTYPE), NUM_PARTS)
 
     stride = 2 * direction - 1
     for block in range(program, num_blocks, tl.where(program < num_single, num_blocks, num_single)):
@@ -245,40 +233,38 @@ def backward_kernel(
         index, scale = load_place(source, coefficient, first, stride, length, 0, DTYPE)
         index_1, scale_1 = load_place(source, coefficient, first, stride, length, 1, DTYPE)
         index_2, scale_2 = load_place(source, coefficient, first, stride, length, 2, DTYPE)
-        gates = load_row(projected, index, length, 0, GATES, HIDDEN, WIDTH, ROW)
-        gates_1 = load_row(projected, index_1, length, 1, GATES, HIDDEN, WIDTH, ROW)
-        h, c = load_states(states, to_c, first, stride, length, 0, KIND, HIDDEN, WIDTH)
-        h_1, c_1 = load_states(states, to_c, first, stride, length, 1, KIND, HIDDEN, WIDTH)
-        parts = add_up(gates, scale, bias, h, matrices, HIDDEN, DOT, PRECISION)
+        gates = load_row(projected, index, column, length, 0, GATES, HIDDEN, ROW)
+        gates_1 = load_row(projected, index_1, column, length, 1, GATES, HIDDEN, ROW)
+        h, c = load_states(states, to_c, first, stride, column, length, 0, KIND, HIDDEN)
+        h_1, c_1 = load_states(states, to_c, first, stride, column, length, 1, KIND, HIDDEN)
+        parts = combine(gates, scale, bias, multiply_each(h, matrices), GATES)
         factors = local_derivatives(parts, h, c, KIND)
 
         for step in range(tl.max(length)):
-            gates_2 = load_row(projected, index_2, length, step + 2, GATES, HIDDEN, WIDTH, ROW)
-            h_2, c_2 = load_states(states, to_c, first, stride, length, step + 2, KIND, HIDDEN, WIDTH)
+            gates_2 = load_row(projected, index_2, column, length, step + 2, GATES, HIDDEN, ROW)
+            h_2, c_2 = load_states(states, to_c, first, stride, column, length, step + 2, KIND, HIDDEN)
             index_3, scale_3 = load_place(source, coefficient, first, stride, length, step + 3, DTYPE)
-            parts = add_up(gates_1, scale_1, bias, h_1, matrices, HIDDEN, DOT, PRECISION)
+            parts = combine(gates_1, scale_1, bias, multiply_each(h_1, matrices), GATES)
             factors_1 = local_derivatives(parts, h_1, c_1, KIND)
 
             grad_parts, rest, grad_c = step_back(grad_h, grad_c, factors, KIND)
             grad_shares = recurrent_parts(grad_parts, KIND)
-            grad_h = rest + multiply_all(grad_shares, matrices_back, HIDDEN, DOT, PRECISION)
+            grad_h = rest + multiply_all(grad_shares, matrices_back)
             # After its end, the gradient of a segment could grow to infinity, which times zero is NaN.
             more = step + 1 < length
             grad_h = tl.where(more, grad_h, 0.0)
             grad_c = tl.where(more, grad_c, 0.0)
-            row = gradients + (first + stride * step) * (PARTS * HIDDEN)
-            for part in tl.static_range(PARTS):
+            row = gradients + (first + stride * step) * (GATES * HIDDEN)
+            for part in tl.static_range(GATES):
                 tl.store(row + column + part * HIDDEN, grad_parts[part], inside & (step < length))
-            if not DOT:
-                weight_sums = add_products(weight_sums, grad_shares, h, GATES)
-                bias_sums = add_parts(bias_sums, grad_parts, NUM_PARTS)
+            weight_sums = add_products(weight_sums, grad_shares, h, GATES)
+            bias_sums = add_parts(bias_sums, grad_parts, NUM_PARTS)
 
             factors, h, h_1, c_1 = factors_1, h_1, h_2, c_2
             scale_1, scale_2 = scale_2, scale_3
             gates_1, index_2 = gates_2, index_3
 
-    if not DOT:
-        to_weight, to_bias_ih, to_bias_hh = locate(sums, program, chain, num_chains, GATES, HIDDEN)
-        store_products(to_weight, weight_sums, GATES, HIDDEN, WIDTH)
-        store_bias(to_bias_ih, bias_sums, GATES, HIDDEN, WIDTH)
-        store_bias(to_bias_hh, recurrent_parts(bias_sums, KIND), GATES, HIDDEN, WIDTH)
+    to_weight, to_bias_ih, to_bias_hh = locate(sums, program, chain, num_chains, GATES, HIDDEN)
+    store_products(to_weight, weight_sums, GATES, HIDDEN, WIDTH)
+    store_bias(to_bias_ih, bias_sums, GATES, HIDDEN, WIDTH)
+    store_bias(to_bias_hh, recurrent_parts(bias_sums, KIND), GATES, HIDDEN, WIDTH)

@@ -1,8 +1,7 @@
 """Gradients of the recurrent weights in Triton: sums over all steps, in a fixed order and without atomics.
 
-A program of the recurrence keeps them in registers and writes them once or, for larger matrices, :func:`weight_kernel`
-multiplies the gradients and states that the recurrence has stored. Both write partial sums in pieces, which
-:func:`sum_kernel` adds up. A piece consists of the gradients of ``weight_hh`` ``[K, D, G * H, H]``, ``bias_ih`` and
+A program of the recurrence keeps them in registers and writes them once, as a piece of the sum; :func:`sum_kernel` adds
+the pieces up. A piece consists of the gradients of ``weight_hh`` ``[K, D, G * H, H]``, ``bias_ih`` and
 ``bias_hh`` ``[K, D, G * H]``.
 """
 
@@ -68,56 +67,6 @@ def store_bias(pointer, sums, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: 
     column = tl.arange(0, WIDTH)
     for gate in tl.static_range(GATES):
         tl.store(pointer + gate * HIDDEN + column, tl.sum(sums[gate], axis=0), column < HIDDEN)
-
-
-@triton.jit(do_not_specialize=["num_places", "num_chains", "first_chain", "piece_size"])
-def weight_kernel(
-    gradients,
-    states,
-    sums,
-    num_places,
-    num_chains,
-    first_chain,
-    piece_size,
-    GATES: tl.constexpr,
-    PARTS: tl.constexpr,
-    HIDDEN: tl.constexpr,
-    WIDTH: tl.constexpr,
-    PLACES: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
-    """One gate's sums over one piece of the places, from the stored gradients and states of one head and direction."""
-    DTYPE: tl.constexpr = gradients.dtype.element_ty
-    piece = tl.program_id(0)
-    in_group = (tl.program_id(1) // GATES).to(tl.int64)
-    chain = first_chain + in_group
-    gate = tl.program_id(1) % GATES
-    # Only a GRU has more parts than gates: the recurrent share of its last gate is a separate part.
-    part = tl.where(gate == GATES - 1, PARTS - 1, gate)
-    column = tl.arange(0, WIDTH)[None, :]
-    gradients += in_group * num_places * PARTS * HIDDEN
-    states += chain * num_places * HIDDEN
-
-    product = tl.zeros([WIDTH, WIDTH], DTYPE)
-    bias_ih = tl.zeros([WIDTH], DTYPE)
-    bias_hh = tl.zeros([WIDTH], DTYPE)
-    end = tl.minimum((piece + 1) * piece_size, num_places)
-    for start in range(piece * piece_size, end, PLACES):
-        place = (start + tl.arange(0, PLACES))[:, None].to(tl.int64)
-        inside = (place < end) & (column < HIDDEN)
-        row = gradients + place * (PARTS * HIDDEN) + column
-        share = tl.load(row + part * HIDDEN, inside, 0.0)
-        h = tl.load(states + place * HIDDEN + column, inside, 0.0)
-        product += tl.dot(tl.trans(share), h, input_precision=PRECISION)
-        bias_hh += tl.sum(share, axis=0)
-        bias_ih += tl.sum(tl.load(row + gate * HIDDEN, inside, 0.0), axis=0)
-
-    to_weight, to_bias_ih, to_bias_hh = locate(sums, piece, chain, num_chains, GATES, HIDDEN)
-    row = gate * HIDDEN + tl.arange(0, WIDTH)
-    present = tl.arange(0, WIDTH) < HIDDEN
-    tl.store(to_weight + row[:, None] * HIDDEN + column, product, present[:, None] & (column < HIDDEN))
-    tl.store(to_bias_ih + row, bias_ih, present)
-    tl.store(to_bias_hh + row, bias_hh, present)
 
 
 @triton.jit(do_not_specialize=["num_pieces", "num_biases"])

@@ -1,0 +1,210 @@
+"""The launches of the kernels for wide cells. Nothing here synchronises with the device."""
+
+import functools
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs
+from torch_goat.ops.ragged_rnn.triton.products import matrix_kernel, precision, sum_of_outer_products
+from torch_goat.ops.ragged_rnn.triton.sources import SumBySource
+from torch_goat.ops.ragged_rnn.triton.wide import wide_backward_kernel, wide_forward_kernel
+from torch_goat.ops.segments import Segments
+
+
+class WideSizes(NamedTuple):
+    """Tuning parameters; they change results by rounding only."""
+
+    units: int  # of a program; all others are those of programs in the same group
+    slices: int  # programs in a group
+    rows: int  # of the matrix in a chunk
+    segments: int = 16  # per block; the least that `tl.dot` takes
+    warps: int = 8
+    waves: int = 2  # groups of one program per multiprocessor
+    recompute: bool = False  # whether the backward computes gates step by step, and not all of them before
+
+
+_WEIGHTS = 2**14  # of a program: two numbers each take half of a multiprocessor's shared memory
+
+
+def sizes(kind: str, hidden: int) -> WideSizes:
+    """The sizes for a hidden width per direction, tuned on an H200."""
+    width = triton.next_power_of_2(hidden)
+    units = min(width, _WEIGHTS // (_parts(kind) * width))
+    if units == width:
+        small = width <= 32
+        return WideSizes(units, 1, width, warps=4 if small else 8, waves=4 if small else 2, recompute=small)
+    return WideSizes(units, triton.cdiv(hidden, units), rows=64)
+
+
+def max_hidden(available: int) -> int:
+    """The widest cell per direction whose programs can all run at the same time on so many multiprocessors."""
+    return max(width for width in (64, 128, 256, 512) if sizes("lstm", width).slices <= available)
+
+
+def forward(kind: str, inputs: Inputs, states: Tensor | None) -> Tensor:
+    """The final states; those before each step are written to ``states``."""
+    projected, num_targets = inputs.projected, inputs.places.segments.num_segments
+    heads, _, directions, _ = projected.shape
+    hidden, chosen = inputs.weight_hh.size(-1), sizes(kind, inputs.weight_hh.size(-1))
+    out = projected.new_empty(num_targets, heads, directions * hidden)
+    high, low = _matrices(inputs.weight_hh, kind, chosen)
+    for first, chains, groups, bounds in _launches(inputs, chosen, range(heads * directions)):
+        exchange, counters = _meeting_place(high, chains * groups, chosen, chosen.segments)
+        wide_forward_kernel[(chains * groups * chosen.slices,)](
+            *(projected, inputs.places.source, inputs.weight, inputs.places.ptr),
+            *(inputs.places.segments.by_length, bounds, high, low, inputs.bias_ih, inputs.bias_hh),
+            *(out, out if states is None else states, exchange, counters),
+            *_counts(inputs, first, groups),
+            **_constants(kind, inputs, chosen),
+            ROWS=chosen.rows,
+            CHUNKS=triton.cdiv(hidden, chosen.rows),
+            SAVE=states is not None,
+        )
+    return out
+
+
+def backward(kind: str, grad: Tensor, inputs: Inputs, states: Tensor, source_sizes: tuple[int, int, int]) -> Gradients:
+    """The gradients, one group of heads after the other."""
+    projected, weight_hh = inputs.projected, inputs.weight_hh
+    heads, _, directions, _ = projected.shape
+    hidden, chains, num_places = weight_hh.size(-1), heads * directions, inputs.places.source.size(1)
+    chosen, gates = sizes(kind, hidden), GATES[kind]
+    stored = 4 if kind == "gru" else gates  # the fourth is the recurrent share of the new gate
+    before = states[0].view(chains, num_places, hidden)
+    by_source = SumBySource(projected, inputs.places, inputs.weight, weight_hh.dtype, source_sizes)
+    gradients = weight_hh.new_empty(heads, directions, num_places, stored * hidden)
+    back_high, back_low = high, low = _matrices(weight_hh, kind, chosen, back=True)
+    if chosen.recompute:
+        high, low = _matrices(weight_hh, kind, chosen)
+    else:
+        shares = gradients.view(chains, num_places, -1)[..., : gates * hidden]
+        torch.bmm(before, weight_hh.view(chains, -1, hidden).transpose(1, 2), out=shares)
+    bias_sums = []
+    for first, number, groups, bounds in _launches(inputs, chosen, range(chains)):
+        exchange, counters = _meeting_place(back_high, number * groups, chosen, chosen.slices * chosen.segments)
+        sums = weight_hh.new_empty(groups, chains, stored, hidden)
+        wide_backward_kernel[(number * groups * chosen.slices,)](
+            *(grad, projected, inputs.places.source, inputs.weight, inputs.places.ptr),
+            *(inputs.places.segments.by_length, bounds, high, low, back_high, back_low),
+            *(inputs.bias_ih, inputs.bias_hh, states, gradients, sums, exchange, counters),
+            *_counts(inputs, first, groups),
+            **_constants(kind, inputs, chosen),
+            ALL_SLICES=triton.next_power_of_2(chosen.slices),
+            STORED=stored,
+            WIDTH=triton.next_power_of_2(hidden),
+            RECOMPUTE=chosen.recompute,
+            TOGETHER=_together(chosen),
+        )
+        bias_sums.append(sums[:, first : first + number].sum(dim=0))
+    split = (gates - 1) * hidden if stored > gates else None  # a GRU's matrix is that of the recurrent share
+    grad_hh = sum_of_outer_products(gradients.view(chains, num_places, -1), before, split).view_as(weight_hh)
+    by_source.add(gradients, 0, heads)
+    grad_projected, grad_weight = by_source.finish()
+
+    parts = torch.cat(bias_sums)  # [K * D, parts, H]
+    grad_bias_ih = parts[:, :gates].reshape_as(inputs.bias_ih)
+    grad_bias_hh = torch.cat([parts[:, : gates - 1], parts[:, -1:]], dim=1).view_as(inputs.bias_hh)
+    return Gradients(grad_projected, grad_weight, grad_hh, grad_bias_ih, grad_bias_hh)
+
+
+def _parts(kind: str) -> int:
+    """The columns of the matrix per unit; the fourth of a GRU is zero."""
+    return 1 if kind == "rnn" else 4
+
+
+def _together(chosen: WideSizes) -> bool:
+    """Whether the backward multiplies all gates at once, since `tl.dot` does not take the units of one."""
+    return chosen.units < 16
+
+
+def _matrices(weight_hh: Tensor, kind: str, chosen: WideSizes, back: bool = False) -> tuple[Tensor, Tensor]:
+    """The recurrent matrices as the kernels read them: rounded, and what rounding leaves, if that takes part."""
+    heads, directions, _, hidden = weight_hh.shape
+    width = triton.next_power_of_2(hidden) if back else triton.cdiv(hidden, chosen.rows) * chosen.rows
+    by_gate = back and not _together(chosen)
+    columns = chosen.units * (GATES[kind] if by_gate else _parts(kind))
+    high = weight_hh.new_empty(heads * directions, chosen.slices, columns, width)
+    low = torch.empty_like(high) if precision(high.dtype) == "tf32x3" else high
+    matrix_kernel[(triton.cdiv(high.numel(), 1024),)](
+        *(weight_hh, high, low, high.numel()),
+        GATES=GATES[kind],
+        HIDDEN=hidden,
+        UNITS=chosen.units,
+        SLICES=chosen.slices,
+        PARTS=_parts(kind),
+        WIDTH=width,
+        BACK=back,
+        BY_GATE=by_gate,
+        PRECISION=precision(high.dtype),
+        BLOCK=1024,
+    )
+    return high, low
+
+
+def _launches(inputs: Inputs, chosen: WideSizes, chains: range) -> list[tuple[int, int, int, Tensor]]:
+    """First chain, number of chains, groups per chain, and the bounds of the groups' blocks of each launch."""
+    segments = inputs.places.segments
+    available = multiprocessors(inputs.projected.device)
+    blocks = triton.cdiv(segments.num_segments, chosen.segments)
+    side_by_side = len(chains) if chosen.slices == 1 else min(len(chains), available // chosen.slices)
+    found = []
+    for first in chains[::side_by_side]:
+        number = min(side_by_side, chains.stop - first)
+        groups = available // (number * chosen.slices)
+        if chosen.slices == 1:
+            groups = triton.cdiv(chosen.waves * available, number)
+        groups = max(1, min(groups, blocks))
+        found.append((first, number, groups, _bounds(segments, chosen.segments, groups)))
+    return found
+
+
+def _bounds(segments: Segments, size: int, groups: int) -> Tensor:
+    """The first block of each group, and the end ``[groups + 1]``: consecutive blocks of about as many steps each."""
+
+    def compute() -> Tensor:
+        steps = segments.ptr.diff()[segments.by_length[::size]] + 2.0  # of each block, and some time to start it
+        ends = steps.cumsum(0)
+        shares = torch.arange(1, groups, device=ends.device) * (ends[-1] / groups)
+        inner = torch.searchsorted(ends - steps / 2, shares, out_int32=True)
+        return torch.cat([inner.new_zeros(1), inner, inner.new_full((1,), ends.numel())])
+
+    return segments.memo.compute(("bounds", size, groups), compute)
+
+
+def _meeting_place(like: Tensor, walkers: int, chosen: WideSizes, rows: int) -> tuple[Tensor, Tensor]:
+    """What programs of a group exchange, twice since the next step writes while this is read; and their counters."""
+    if chosen.slices == 1:
+        return like, like
+    exchange = like.new_empty(walkers, 2, rows, chosen.slices * chosen.units)
+    return exchange, torch.zeros(walkers, 32, dtype=torch.int32, device=like.device)
+
+
+def _counts(inputs: Inputs, first_chain: int, groups: int) -> tuple[int, ...]:
+    heads, num_sources, directions, _ = inputs.projected.shape
+    num_places = inputs.places.source.size(1)
+    return inputs.places.segments.num_segments, num_places, num_sources, heads * directions, first_chain, groups
+
+
+def _constants(kind: str, inputs: Inputs, chosen: WideSizes) -> dict[str, Any]:
+    constants = {
+        "KIND": kind,
+        "GATES": GATES[kind],
+        "DIRECTIONS": inputs.projected.size(2),
+        "HIDDEN": inputs.weight_hh.size(-1),
+        "UNITS": chosen.units,
+        "SLICES": chosen.slices,
+        "PARTS": _parts(kind),
+        "SEGMENTS": chosen.segments,
+        "PRECISION": precision(inputs.weight_hh.dtype),
+        "num_warps": chosen.warps,
+        "num_stages": 1,  # a load must not be moved before the barrier that it waits for
+    }
+    return constants | ({"launch_cooperative_grid": True} if chosen.slices > 1 else {})
+
+
+@functools.cache
+def multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
