@@ -5,6 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch.nn.functional import pad
 
 from tests.backends import AVAILABLE
 from tests.graphs import graphs, neighborhoods
@@ -29,7 +30,8 @@ def by_score(score: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
 
 def in_triton(score: Tensor, x: Tensor, source: Tensor, target: Tensor, sizes: ties.Sizes) -> Tensor:
     score, x, source, target = (value.to(DEVICE) for value in (score, x, source, target))
-    return ties.resolve_ties(*by_score(score, target), x, source, sizes).cpu()
+    token, tied = by_score(score, target)
+    return ties.resolve_ties(token, pad(tied, (1, 0)), x, source, sizes=sizes).cpu()
 
 
 def in_pytorch(score: Tensor, x: Tensor, source: Tensor, target: Tensor) -> Tensor:

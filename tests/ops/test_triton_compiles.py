@@ -22,7 +22,9 @@ pytestmark = [
 ]
 
 KERNEL_NAMES = {
-    "ragged_rnn.triton.launch": ("forward_kernel", "backward_kernel", "weight_kernel", "sum_kernel"),
+    "ragged_rnn.triton.launch": ("forward_kernel", "backward_kernel", "sum_kernel"),
+    "ragged_rnn.triton.wide_launch": ("wide_forward_kernel", "wide_backward_kernel", "matrix_kernel", "weight_kernel"),
+    "fused_order": ("score_kernel", "token_kernel", "weigh_kernel", "back_kernel"),
     "ragged_rnn.triton.sources": ("source_kernel", "carry_kernel"),
     "ragged_rnn.triton.mean": ("sum_segments_kernel",),
     "ties": ("mark_kernel", "rank_kernel"),
@@ -142,7 +144,7 @@ def test_the_mean_compiles(channels: int, dtype: torch.dtype, launches: list[Lau
 def test_ties_compile(dtype: torch.dtype, launches: list[Launch]) -> None:
     from torch_goat.ops import ties
 
-    token, tied = torch.zeros(2, 100, dtype=torch.long), torch.zeros(2, 99, dtype=torch.bool)
+    token, tied = torch.zeros(2, 100, dtype=torch.long), torch.zeros(2, 100, dtype=torch.bool)
     ties.resolve_ties(token, tied, torch.zeros(10, 16, dtype=dtype), token[0])
     assert len(launches) == 2
     _check(launches)

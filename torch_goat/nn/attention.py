@@ -13,7 +13,9 @@ from torch.nn import Module, Parameter
 from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
 from torch_geometric.nn.inits import glorot
 
+from torch_goat.ops.checks import transforming
 from torch_goat.ops.neighborhoods import Neighborhoods
+from torch_goat.ops.tall_product import tall_product
 
 
 def _rows(z: Tensor, gather: Callable[[Tensor], Tensor]) -> Tensor:
@@ -48,7 +50,7 @@ class GATAttention(Module):
             self.lin_edge.reset_parameters()
 
     def forward(self, z_src: Tensor, z_dst: Tensor | None, hood: Neighborhoods, edge_attr: Tensor | None) -> Tensor:
-        of_source, of_target = self._of_nodes(z_src, z_dst)  # [K, S], [K, T]
+        of_source, of_target = self.shares(z_src, z_dst)  # [K, S], [K, T]
         score = hood.from_sources(of_source)  # [K, E]
         if of_target is not None:
             score = score + hood.from_targets(of_target)
@@ -60,15 +62,15 @@ class GATAttention(Module):
             score = score + (weight * self.att_edge.unsqueeze(-1)).sum(dim=1) @ edge_attr.t()
         return F.leaky_relu(score, self.negative_slope)
 
-    def _of_nodes(self, z_src: Tensor, z_dst: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Each node's share of its scores as a source and as a target."""
+    def shares(self, z_src: Tensor, z_dst: Tensor | None, kernel: str = "") -> tuple[Tensor, Tensor | None]:
+        """Each node's share of its scores as a source and as a target; see :func:`tall_product` for the kernel."""
         if z_dst is z_src:
             both = torch.stack([self.att_src, self.att_dst], dim=-1).to(z_src.dtype)  # [K, C, 2]
-            of_source, of_target = torch.bmm(z_src.transpose(0, 1), both).unbind(dim=-1)
+            of_source, of_target = tall_product(kernel, z_src, both).unbind(dim=-1)
             return of_source, of_target
 
         def share(z: Tensor, vectors: Tensor) -> Tensor:  # [N, K, C] times [K, C] is [K, N]
-            return torch.bmm(z.transpose(0, 1), vectors.unsqueeze(-1).to(z.dtype)).squeeze(-1)
+            return tall_product(kernel, z, vectors.unsqueeze(-1).to(z.dtype)).squeeze(-1)
 
         return share(z_src, self.att_src), None if z_dst is None else share(z_dst, self.att_dst)
 
@@ -120,6 +122,35 @@ class EdgeAttention(Module):
                 f"heads] = {list(state_src.shape[:2])}."
             )
         return score.t()
+
+
+def fuses(
+    attention: Module, z_src: Tensor, z_dst: Tensor | None, hood: Neighborhoods, edge_attr: Tensor | None
+) -> bool:
+    """Whether :func:`fused_order` can take the place of scores, sort and softmax on a GPU."""
+    return (
+        isinstance(attention, GATAttention)
+        and attention.negative_slope > 0
+        and z_dst is not None
+        and edge_attr is None
+        and z_src.dtype == torch.float32
+        and hood.num_places > 0
+        and z_src.size(1) * hood.num_targets < 2**31
+        and not torch.compiler.is_compiling()
+        and not transforming()
+    )
+
+
+def fused_order(
+    attention: Module, z_src: Tensor, z_dst: Tensor | None, x: Tensor, hood: Neighborhoods
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The tokens in order, their sources, scores and coefficients ``[K, E]``; ``x`` are the layer's input states."""
+    from torch_goat.ops.fused_order import order_and_weigh  # Triton is optional
+
+    assert isinstance(attention, GATAttention)
+    of_source, of_target = attention.shares(z_src, z_dst, "triton")
+    assert of_target is not None
+    return order_and_weigh(of_source, of_target, attention.negative_slope, x, hood)
 
 
 ATTENTIONS = {"gat": GATAttention, "gatv2": GATv2Attention}

@@ -12,7 +12,7 @@ from torch_geometric.nn.inits import zeros
 from torch_geometric.utils import is_torch_sparse_tensor
 
 from torch_goat.nn import inputs
-from torch_goat.nn.attention import EdgeAttention, build_attention
+from torch_goat.nn.attention import EdgeAttention, build_attention, fused_order, fuses
 from torch_goat.nn.dropout import dropout as drop
 from torch_goat.nn.ordering import Ordering
 from torch_goat.nn.packed_rnn import PackedRNN
@@ -285,19 +285,26 @@ class GOATConv(MessagePassing):
             z_src, z_dst = self._project(x_src, x_dst)  # [S, K, C], [T, K, C], in float32 at least
             if edge_attr is not None:
                 edge_attr = hood.edge_features(edge_attr, self.fill_value)[hood.edge].to(z_src.dtype)  # [E, D]
-            score = self.attention(z_src, z_dst, hood, edge_attr)  # Eq. 1, [K, E]
-            score = score.to(torch.promote_types(score.dtype, torch.float32))
-            if isinstance(self.attention, EdgeAttention):
-                check_finite("the result of the attention module", score.t(), self.checks)
-            token, source, read = self._order(score, x_src, hood, ordering, rank)  # Eq. 2, [K, E], [K, E]
-            score = score.gather(1, token)
-            alpha = segment_softmax(score, read)  # the coefficients of Eq. 3, [K, E]
+            kernel = self.rnn.kernel(z_src)
+            given = ordering is not None or rank is not None
+            top = self.max_neighbors is not None and self.neighbor_selection == "top"
+            if kernel == "triton" and not (given or top) and fuses(self.attention, z_src, z_dst, hood, edge_attr):
+                read = hood
+                token, source, score, alpha = fused_order(self.attention, z_src, z_dst, x_src, hood)
+            else:
+                score = self.attention(z_src, z_dst, hood, edge_attr)  # Eq. 1, [K, E]
+                score = score.to(torch.promote_types(score.dtype, torch.float32))
+                if isinstance(self.attention, EdgeAttention):
+                    check_finite("the result of the attention module", score.t(), self.checks)
+                token, source, read = self._order(score, x_src, hood, ordering, rank)  # Eq. 2, [K, E], [K, E]
+                score = score.gather(1, token)
+                alpha = segment_softmax(score, read)  # the coefficients of Eq. 3, [K, E]
             weight = self._message(alpha, token, hood)
             # Copies of an edge may differ in their features, and then not be in the order of their tokens.
             places = Places(source, read, token if read is hood and edge_attr is None else None)
             mean = None
             if self.mean_residual:
-                mean = weighted_mean(self.rnn.kernel(z_src), z_src, places, weight)  # [T, K, C]
+                mean = weighted_mean(kernel, z_src, places, weight)  # [T, K, C]
             if self.scaling == "size":
                 weight = weight * read.sizes.to(weight.dtype)
             if self.norm is not None:
@@ -305,9 +312,9 @@ class GOATConv(MessagePassing):
                 z_src = self.norm(z_src.flatten(1).to(self.norm.weight.dtype)).view_as(z_src)
             z_src = drop(z_src, self.state_dropout, self.training).to(x_src.dtype)
         out = self.rnn(z_src, places, weight)  # Eq. 3, [T, K, C]
-        if noise > 0 and self.training and torch.is_grad_enabled() and ordering is None and rank is None:
+        if noise > 0 and self.training and torch.is_grad_enabled() and not given:
             with torch.no_grad():  # the same neighbours in another order
-                place, gradient = draw_order(self.rnn.kernel(z_src), score, read, noise)
+                place, gradient = draw_order(kernel, score, read, noise)
                 other = self.rnn(z_src, Places(source.gather(1, place), read), weight.gather(1, place))
             out = compare(out, other, score, gradient, read)
         if mean is not None:

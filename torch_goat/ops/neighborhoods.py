@@ -4,7 +4,7 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from torch_goat.ops.adjacency import to_edges
 from torch_goat.ops.checks import capturing, check_range, checks_enabled
-from torch_goat.ops.segments import Memo, Segments, gather_columns, sorted_columns
+from torch_goat.ops.segments import Memo, Segments, gather_columns, segment_reduce, sorted_columns
 
 
 class Neighborhoods(Segments):
@@ -109,6 +109,11 @@ class Neighborhoods(Segments):
     def from_targets(self, value: Tensor) -> Tensor:
         """Values of targets ``[K, T]`` by token ``[K, E]``."""
         return gather_columns(value, self.target, lambda: (None, self.offsets(value.size(0))))
+
+    def sum_by_source(self, value: Tensor) -> Tensor:
+        """The sums ``[K, S]`` of values by token ``[K, E]``, in a fixed order."""
+        order, offsets = self._source_columns(value.size(0))
+        return segment_reduce("sum", value.index_select(1, order), offsets)
 
     def _source_columns(self, rows: int) -> tuple[Tensor, Tensor]:
         return self.memo.compute(("columns", rows), lambda: sorted_columns(self.source, self.num_sources, rows))

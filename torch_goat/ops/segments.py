@@ -142,7 +142,7 @@ def segment_offsets(ptr: Tensor, heads: int, num_places: int) -> Tensor:
     return torch.cat([starts, starts.new_full((1,), heads * num_places)])
 
 
-def _reduce(how: str, value: Tensor, offsets: Tensor) -> Tensor:
+def segment_reduce(how: str, value: Tensor, offsets: Tensor) -> Tensor:
     """Reduces each segment of ``value`` ``[K, E]`` to one number ``[K, T]``, in a fixed order."""
     # "unsafe" skips a check of the offsets that would synchronise with the device.
     return torch.segment_reduce(value.reshape(-1), how, offsets=offsets, unsafe=True).view(value.size(0), -1)
@@ -153,7 +153,7 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, value: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
         ctx.save_for_backward(index)
-        return _reduce("sum", value, offsets)
+        return segment_reduce("sum", value, offsets)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
@@ -163,10 +163,10 @@ class _Sum(torch.autograd.Function):
 class _Softmax(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, score: Tensor, index: Tensor, offsets: Tensor) -> Tensor:
-        peak = _reduce("max", score, offsets)  # [K, T]
+        peak = segment_reduce("max", score, offsets)  # [K, T]
         alpha = (score - peak.gather(1, index)).exp_()
         # Not in place: the compiler of PyTorch 2.11 loses the gradient of an output that was written to.
-        alpha = alpha / _reduce("sum", alpha, offsets).gather(1, index)
+        alpha = alpha / segment_reduce("sum", alpha, offsets).gather(1, index)
         ctx.save_for_backward(alpha, index, offsets)
         return alpha
 
@@ -174,7 +174,7 @@ class _Softmax(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
         alpha, index, offsets = ctx.saved_tensors
         flow = grad * alpha
-        total = _reduce("sum", flow, offsets).gather(1, index)
+        total = segment_reduce("sum", flow, offsets).gather(1, index)
         return torch.addcmul(flow, alpha, total, value=-1), None, None
 
 
@@ -188,4 +188,4 @@ class _GatherColumns(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         order, offsets = ctx.saved_tensors
         grad = grad if order is None else grad.index_select(1, order)
-        return _reduce("sum", grad, offsets), None, None, None
+        return segment_reduce("sum", grad, offsets), None, None, None

@@ -34,7 +34,7 @@ def _sorted(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_target
     if score.is_cuda and _has_triton():
         from torch_goat.ops.ties import resolve_ties  # Triton is optional
 
-        token = resolve_ties(token, tied, x, source)
+        token = resolve_ties(token, pad(tied, (1, 0)), x, source)
         return token, source[token]
     return _resolve_ties(token, tied, x, source)
 

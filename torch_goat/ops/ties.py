@@ -40,16 +40,19 @@ _NEW_STATE = tl.constexpr(1)
 _NEW_SCORE = tl.constexpr(2)
 
 
-def resolve_ties(token: Tensor, tied: Tensor, x: Tensor, source: Tensor, sizes: Sizes = SIZES) -> Tensor:
+def resolve_ties(
+    token: Tensor, tied: Tensor, x: Tensor, source: Tensor, resolved: Tensor | None = None, sizes: Sizes = SIZES
+) -> Tensor:
     """The tokens ``[K, E]``, sorted by score, with ties sorted by the first element in which states ``[S, F]`` differ.
 
-    ``tied`` ``[K, E - 1]`` marks tokens with the target and the score of the one before; ``source`` is ``[E]``.
+    ``tied`` ``[K, E]`` marks tokens with the target and the score of the one before; ``source`` is ``[E]``. The result
+    is written to ``resolved``, a copy of ``token``, if it is given.
     """
     token, source = token.contiguous(), source.contiguous()
     heads, num_places = token.shape
     mark = torch.empty_like(token, dtype=torch.int8)
     begin, count = torch.empty_like(token), token.new_zeros(1)  # the list of stretches, and how long it is
-    resolved = token.clone()
+    resolved = token.clone() if resolved is None else resolved
     states = (x, x.size(1), *x.stride())
     with torch.cuda.device_of(token):
         marks, tied = (source, mark, begin, count), tied.contiguous().view(torch.int8)
@@ -105,7 +108,7 @@ def mark_kernel(
     head = tl.program_id(1).to(tl.int64)
     place = tl.program_id(0).to(tl.int64) * PLACES + tl.arange(0, PLACES)
     inside = place < num_places
-    same_score = tl.load(tied + head * (num_places - 1) + place - 1, inside & (place > 0), 0) != 0
+    same_score = tl.load(tied + head * num_places + place, inside, 0) != 0
     at = head * num_places + place
     new_state = tl.zeros([PLACES], tl.int32)
     if tl.max(same_score.to(tl.int32), axis=0) == 1:
