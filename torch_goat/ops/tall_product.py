@@ -17,8 +17,10 @@ def tall_product(kernel: str, x: Tensor, matrix: Tensor) -> Tensor:
     With the kernel ``"triton"``, the gradient of the matrices, a sum over all rows, has a kernel of its own: cuBLAS
     takes ten times as long for batches of small results.
     """
-    mixed = x.dtype != matrix.dtype or torch.is_autocast_enabled(x.device.type)
-    if kernel != "triton" or mixed or torch.compiler.is_compiling() or transforming():
+    exact = x.dtype == matrix.dtype and x.dtype in (torch.float32, torch.float64)
+    if not exact or torch.is_autocast_enabled(x.device.type):
+        kernel = "torch"
+    if kernel != "triton" or torch.compiler.is_compiling() or transforming():
         return torch.bmm(x.transpose(0, 1), matrix)
     return _TallProduct.apply(x, matrix)
 

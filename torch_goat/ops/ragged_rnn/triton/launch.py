@@ -20,17 +20,15 @@ class Sizes(NamedTuple):
 
     segments: int  # per block
     single: int  # programs per head and direction with one block each; as many others share the remaining blocks
-    groups: int = 1  # of heads that the backward processes one after the other, with a buffer for one group
     chunk: int = 32  # places in a chunk of the sum by source
     chunks: int = 8  # chunks side by side
     source_warps: int = 1
 
 
 _NARROW = 16  # the widest cell per direction that one warp has in its registers
-_SMALL = 100_000  # places
 
 
-def sizes(hidden: int, heads: int, directions: int, num_targets: int, num_places: int, backward: bool) -> Sizes:
+def sizes(hidden: int, heads: int, directions: int, num_targets: int, backward: bool) -> Sizes:
     """The sizes for a hidden width per direction, tuned on an H200.
 
     A block has one value per thread: with more, Triton would convert layouts within a step.
@@ -39,11 +37,9 @@ def sizes(hidden: int, heads: int, directions: int, num_targets: int, num_places
     chosen = Sizes(segments=max(1, 32 // width), single=512)
     chosen = chosen._replace(chunks=max(1, 64 // width), source_warps=max(1, width // 16))
     if backward and hidden <= _NARROW:
-        # Groups save memory, and take the time of the longest segment each, which is little in small graphs.
-        groups = min(heads, 2) if num_places < _SMALL else 1
         # Each program writes a partial sum: more programs only as far as they fill the device and have enough work.
-        chains, blocks = triton.cdiv(heads, groups) * directions, triton.cdiv(num_targets, chosen.segments)
-        chosen = chosen._replace(groups=groups, single=max(64, min(1024 // chains, blocks // 32)))
+        blocks = triton.cdiv(num_targets, chosen.segments)
+        chosen = chosen._replace(single=max(64, min(1024 // (heads * directions), blocks // 32)))
     return chosen
 
 
@@ -80,7 +76,7 @@ def _forward(kind: str, inputs: Inputs, states: Tensor | None) -> Tensor:
     hidden, num_targets = inputs.weight_hh.size(-1), inputs.places.segments.num_segments
     out = inputs.projected.new_empty(num_targets, heads, directions * hidden)
     if num_targets:
-        chosen = sizes(hidden, heads, directions, num_targets, inputs.places.source.size(1), backward=False)
+        chosen = sizes(hidden, heads, directions, num_targets, backward=False)
         programs, counts, constants = _recurrence(kind, inputs, chosen)
         tensors = (*_tensors(inputs), out, out if states is None else states)
         forward_kernel[(programs * heads * directions,)](*tensors, *counts, **constants, SAVE=states is not None)
@@ -97,7 +93,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
         recurrent = (inputs.weight_hh, inputs.bias_ih, inputs.bias_hh)
         return Gradients(zeros(inputs.projected), grad_weight, *map(zeros, recurrent))
     hidden = inputs.weight_hh.size(-1)
-    chosen = sizes(hidden, heads, directions, num_targets, num_places, backward=True)
+    chosen = sizes(hidden, heads, directions, num_targets, backward=True)
     with on_device(inputs.projected):
         if hidden > _NARROW:
             with torch.autocast(inputs.projected.device.type, enabled=False):
@@ -110,15 +106,12 @@ def _backward(kind: str, grad: Tensor, inputs: Inputs, states: Tensor, chosen: S
     weight_hh, bias_hh = inputs.weight_hh, inputs.bias_hh
     programs, counts, constants = _recurrence(kind, inputs, chosen)
     by_source = SumBySource(inputs.projected, inputs.places, inputs.weight, weight_hh.dtype, chosen[-3:])
-    group = triton.cdiv(heads, chosen.groups)
-    gradients = weight_hh.new_empty(group, directions, inputs.places.source.size(1), width)
+    gradients = weight_hh.new_empty(heads, directions, inputs.places.source.size(1), width)
     sums = weight_hh.new_empty(programs, bias_hh.numel() * (weight_hh.size(-1) + 2))
-    for first in range(0, heads, group):
-        first_chain, chains = first * directions, min(group, heads - first) * directions
-        backward_kernel[(programs * chains,)](
-            grad, *_tensors(inputs), states, gradients, sums, *counts, first_chain, chains, **constants
-        )
-        by_source.add(gradients, first, chains // directions)
+    backward_kernel[(programs * heads * directions,)](
+        grad, *_tensors(inputs), states, gradients, sums, *counts, **constants
+    )
+    by_source.add(gradients)
     grad_projected, grad_weight = by_source.finish()
     return Gradients(grad_projected, grad_weight, *_add_up(sums, weight_hh, inputs.bias_ih, bias_hh))
 
@@ -167,4 +160,5 @@ def _add_up(sums: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -
 
 def on_device(tensor: Tensor) -> Any:
     """The device context in which kernels that read this tensor are launched."""
-    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+    elsewhere = tensor.is_cuda and tensor.get_device() != torch.cuda.current_device()
+    return torch.cuda.device(tensor.device) if elsewhere else nullcontext()

@@ -160,7 +160,7 @@ def forward_kernel(
         tl.store(final, h.to(out.dtype.element_ty), inside & present)
 
 
-@triton.jit(do_not_specialize=[*_COUNTS, "first_chain", "group_chains"])
+@triton.jit(do_not_specialize=_COUNTS)
 def backward_kernel(
     grad,
     projected,
@@ -180,8 +180,6 @@ def backward_kernel(
     num_chains,
     num_blocks,
     num_single,
-    first_chain,
-    group_chains,
     KIND: tl.constexpr,
     GATES: tl.constexpr,
     DIRECTIONS: tl.constexpr,
@@ -189,10 +187,7 @@ def backward_kernel(
     WIDTH: tl.constexpr,
     SEGMENTS: tl.constexpr,
 ):
-    """Gradients of the parts by place, from those of the final states ``[T, K, D, H]``.
-
-    Only ``group_chains`` chains are walked, from ``first_chain`` on, and ``gradients`` has room for these alone: it is
-    ``[group_chains, E, G * H]``.
+    """Gradients of the parts by place ``[K, D, E, G * H]``, from those of the final states ``[T, K, D, H]``.
 
     Segments are walked from their last step to their first. The gates and their local derivatives, which do not depend
     on the gradient flowing back, are computed one step ahead, in parallel to the chain. Gradients of the matrix are in
@@ -201,9 +196,8 @@ def backward_kernel(
     DTYPE: tl.constexpr = weight_hh.dtype.element_ty
     ROW: tl.constexpr = DIRECTIONS * GATES * HIDDEN
     NUM_PARTS: tl.constexpr = 4 if KIND == "gru" else GATES
-    in_group = (tl.program_id(0) % group_chains).to(tl.int64)
-    chain = first_chain + in_group
-    program = tl.program_id(0) // group_chains
+    chain = (tl.program_id(0) % num_chains).to(tl.int64)
+    program = tl.program_id(0) // num_chains
     head = chain // DIRECTIONS
     direction = chain % DIRECTIONS
     column = tl.arange(0, WIDTH)[None, :]
@@ -219,7 +213,7 @@ def backward_kernel(
         coefficient += head * num_places
     states += chain * num_places * HIDDEN
     to_c = num_places.to(tl.int64) * num_chains * HIDDEN
-    gradients += in_group * num_places * GATES * HIDDEN
+    gradients += chain * num_places * GATES * HIDDEN
     weight_sums = copies(tl.zeros([WIDTH, SEGMENTS, WIDTH], DTYPE), GATES)
     bias_sums = copies(tl.zeros([SEGMENTS, WIDTH], DTYPE), NUM_PARTS)
 
