@@ -53,7 +53,7 @@ class ModelOptions:
     #: The normalisation after a layer, over all nodes or per node; in a gin layer, also after its first map.
     norm: Literal["none", "batch", "layer"] = "none"
     residual: bool = False  #: Whether a linear map of a layer's input is added to its output.
-    rnn: Literal["lstm", "gru", "rnn"] = "lstm"  #: The sequence model (goat, sage-lstm, janossy).
+    rnn: Literal["lstm", "gru", "rnn", "mingru", "minlstm"] = "lstm"  #: The sequence model (goat, sage-lstm, janossy).
     attention: Literal["gat", "gatv2"] = "gat"  #: The attention scores (goat).
     bidirectional: bool = True  #: Whether neighbours are read in both directions (goat).
     max_neighbors: int = 0  #: The maximum number of neighbours to read; 0 for all (goat).
