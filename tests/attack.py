@@ -203,7 +203,10 @@ def random_graphs(lab: Lab) -> Attack:
         nodes, interpreted = lab.draw.randint(1, 40), number % 20 == 0 and not torch.cuda.is_available()
         edges = torch.randint(nodes, (2, lab.draw.randint(0, 5 * nodes)))
         edges[1, : lab.draw.randint(0, edges.size(1))] = 0  # a hub
-        options = {"rnn": lab.draw.choice(["lstm", "gru", "rnn"]), "bidirectional": lab.draw.random() < 0.5}
+        options = {
+            "rnn": lab.draw.choice(["lstm", "gru", "rnn", "mingru", "minlstm"]),
+            "bidirectional": lab.draw.random() < 0.5,
+        }
         options |= {"heads": lab.draw.randint(1, 3), "scaling": lab.draw.choice(["softmax", "size"])}
         options["add_self_loops"] = lab.draw.random() < 0.5
         width = lab.draw.randint(1, 9)

@@ -19,10 +19,15 @@ def test_models_are_compared_from_python_and_the_files_are_parsed_once(
     monkeypatch.setattr(own_graph, "load_tables", lambda tables, index: encoded.append(index) or load(tables, index))
     tables = write(tmp_path)
     compared = compare_models(
-        tables, tmp_path / "all", assignments=["epochs=2"], repeats=2, runner=partial(train, device="cpu")
+        tables,
+        tmp_path / "all",
+        assignments=["epochs=2"],
+        repeats=2,
+        models=("goat", "gat", "sage-mean"),
+        runner=partial(train, device="cpu"),
     )
     assert (opened, encoded) == ([(tables.nodes, tables.edges)], [0, 1])
-    assert {path.name for path in compared.folder.iterdir()} == {
+    assert {path.name for path in compared.folder.iterdir()} == {"plan.json"} | {
         f"{model}-{repeat}" for model in ("goat", "gat", "sage-mean") for repeat in range(2)
     }
     scores = {

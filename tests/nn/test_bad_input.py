@@ -13,7 +13,10 @@ from torch_goat.nn import GOATConv
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rnn": "transformer"}, r"rnn must be one of \['gru', 'lstm', 'rnn'\] or a factory, got 'transformer'"),
+        (
+            {"rnn": "transformer"},
+            r"rnn must be one of \['gru', 'lstm', 'mingru', 'minlstm', 'rnn'\] or a factory, got 'transformer'",
+        ),
         ({"attention": "dot"}, r"attention must be one of \['gat', 'gatv2'\] or a module, got 'dot'"),
         ({"backend": "tpu"}, "backend must be one of.*'reference', 'torch'.*got 'tpu'"),
         ({"out_channels": 0}, "out_channels must be a whole number of at least 1, got 0"),

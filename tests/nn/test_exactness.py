@@ -18,6 +18,11 @@ CONFIGURATIONS = [
         ["edges", "plain"], ["bipartite", "square"],
     )
 ]  # fmt: skip
+# A scan differs from the other cells in the RNN alone.
+CONFIGURATIONS += [
+    pytest.param("gat", rnn, ways, heads, "cat", "plain", "square", id=f"{rnn}-{ways}-{heads}")
+    for rnn, ways, heads in itertools.product(["mingru", "minlstm"], ["two-way", "one-way"], [1, 3])
+]
 
 
 def evaluate(conv: GOATConv, backend: str, ordering, x: tuple[Tensor, ...], edges: tuple[Tensor, Tensor | None]):
@@ -78,7 +83,7 @@ def test_equals_the_reference(attention, rnn, ways, heads, pooling, features, no
 
 
 @pytest.mark.parametrize("backend", [name for name in AVAILABLE if name not in COMPILED])
-@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn", "mingru", "minlstm"])
 def test_equals_the_reference_in_an_interpreter(rnn: str, backend: str) -> None:
     conv = GOATConv.paper(3, 4, rnn=rnn).double()
     x, edges = (torch.randn(4, 3).double(),), (torch.tensor([[0, 1, 2, 3, 3], [1, 1, 1, 2, 1]]), None)
@@ -90,8 +95,10 @@ def test_equals_the_reference_in_an_interpreter(rnn: str, backend: str) -> None:
     assert_close(found, expected, 1e-10)
 
 
-@pytest.mark.parametrize("attention", ["gat", "gatv2"])
-@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize(
+    ("rnn", "attention"),
+    [*itertools.product(["lstm", "gru", "rnn"], ["gat", "gatv2"]), ("mingru", "gat"), ("minlstm", "gat")],
+)
 def test_gradients_are_those_of_finite_differences(rnn: str, attention: str) -> None:
     conv = GOATConv(3, 4, heads=2, rnn=rnn, attention=attention, edge_dim=1).double()
     edge_index = small_graph(num_nodes=6, num_edges=8)

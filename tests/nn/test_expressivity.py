@@ -35,7 +35,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn", "mingru", "minlstm"])
 def test_goat_tells_apart_what_others_do_not(case: str, rnn: str) -> None:
     other, first, second = CASES[case]
     x, edge_index = pair_of_stars(first, second)

@@ -202,7 +202,9 @@ def test_multi_edges_of_a_sparse_matrix_stay_apart() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's tracer does it
 @pytest.mark.parametrize("build", [False, True], ids=["edge_index", "layout"])
-@pytest.mark.parametrize("options", [{}, {"rnn": "gru", "attention": "gatv2", "add_self_loops": False}])
+@pytest.mark.parametrize(
+    "options", [{}, {"rnn": "gru", "attention": "gatv2", "add_self_loops": False}, {"rnn": "mingru"}]
+)
 def test_compile_without_graph_breaks_for_any_size(options, build: bool) -> None:
     conv = GOATConv(8, 4, heads=2, **options).double()
     torch._dynamo.reset()

@@ -1,6 +1,7 @@
 """What holds on a GPU, for the whole layer."""
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -31,7 +32,7 @@ def check_against_the_cpu(conv: GOATConv, x: Tensor, edge_index: Tensor, toleran
 
 
 @pytest.mark.parametrize("attention", ["gat", "gatv2"])
-@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("rnn", ["lstm", "gru", "rnn", "mingru", "minlstm"])
 def test_equals_the_cpu_given_one_ordering(rnn: str, attention: str) -> None:
     x, edge_index = graph()
     conv = GOATConv(12, 16, heads=4, rnn=rnn, attention=attention)
@@ -42,24 +43,26 @@ def test_equals_the_cpu_given_one_ordering(rnn: str, attention: str) -> None:
     assert float((own.score - ordering.score).abs()[wrong].max() if bool(wrong.any()) else 0) < 1e-5
 
 
-def test_the_layer_with_a_hub_equals_the_cpu() -> None:
+@pytest.mark.parametrize("rnn", ["lstm", "mingru", "minlstm"])
+def test_the_layer_with_a_hub_equals_the_cpu(rnn: str) -> None:
     hub = torch.stack([torch.arange(1, 5001), torch.zeros(5000).long()])
-    conv = GOATConv(12, 64, heads=8, mean_residual=True)
+    conv = GOATConv(12, 64, heads=8, rnn=rnn, mean_residual=True)
     check_against_the_cpu(conv, torch.randn(5001, 12), torch.cat([hub, hub.flip(0)], 1), 1e-4)
 
 
-@pytest.mark.parametrize("attention", ["gat", "gatv2"])
-def test_repeated_steps_are_equal(attention: str) -> None:
+@pytest.mark.parametrize("options", [{}, {"attention": "gatv2"}, {"rnn": "mingru"}, {"rnn": "minlstm"}])
+def test_repeated_steps_are_equal(options: dict[str, str]) -> None:
     x, edge_index = (value.cuda() for value in graph())
-    conv = GOATConv(12, 16, heads=4, attention=attention).cuda()
+    conv = GOATConv(12, 16, heads=4, **options).cuda()
     x.requires_grad_()
     first, *others = (with_gradients(conv, conv(x, edge_index).cpu(), x) for _ in range(3))
     assert all(torch.equal(first[name], other[name]) for name in first for other in others)
 
 
-def test_bfloat16_under_autocast() -> None:
+@pytest.mark.parametrize("rnn", ["lstm", "mingru"])
+def test_bfloat16_under_autocast(rnn: str) -> None:
     x, edge_index = graph()
-    conv = GOATConv(12, 16, heads=4).cuda()
+    conv = GOATConv(12, 16, heads=4, rnn=rnn).cuda()
     ordering = conv(x.cuda(), edge_index.cuda(), return_ordering=True)[1]
     expected = with_gradients(conv, conv(x.cuda(), edge_index.cuda(), ordering=ordering).cpu())
     with torch.autocast("cuda", torch.bfloat16):
@@ -69,16 +72,21 @@ def test_bfloat16_under_autocast() -> None:
     assert_close(found, expected, 2e-2)
 
 
-def test_compile() -> None:
+@pytest.mark.parametrize("rnn", ["lstm", "mingru"])
+def test_compile(rnn: str) -> None:
     x, edge_index = (value.cuda() for value in graph())
-    conv = GOATConv(12, 16, heads=4).cuda()
+    conv = GOATConv(12, 16, heads=4, rnn=rnn).cuda()
     compiled = torch.compile(conv, backend="aot_eager")
     found, expected = (with_gradients(conv, run(x, edge_index).cpu()) for run in (compiled, conv))
     assert_close(found, expected, 1e-6)
 
 
 @pytest.mark.parametrize("attention", ["gat", "gatv2"])
-@pytest.mark.parametrize("build", [GOATConv, GOATConv.paper], ids=["default", "paper"])
+@pytest.mark.parametrize(
+    "build",
+    [GOATConv, GOATConv.paper, partial(GOATConv, rnn="mingru"), partial(GOATConv, rnn="minlstm")],
+    ids=["default", "paper", "mingru", "minlstm"],
+)
 @pytest.mark.parametrize("given", ["edge_index", "neighborhoods"])
 def test_a_step_in_a_cuda_graph_is_the_same_step(given: str, build: Callable[..., GOATConv], attention: str) -> None:
     """With checks on, warmed up on one stream and captured on another, as PyTorch advises."""

@@ -106,6 +106,7 @@ def run(conv: GOATConv, *args: Any, **named: Any) -> dict[str, Tensor]:
     [
         {"attention": "gatv2"},
         {"rnn": "gru", "bidirectional": False},
+        {"rnn": "minlstm"},
         {"rnn": lambda c_in, c_out: torch.nn.LSTM(c_in, c_out)},
         {"head_pooling": "sum", "residual": True, "dropout": 0.4, "state_dropout": 0.3},
         {"concat": False, "state_norm": True},
@@ -114,7 +115,7 @@ def run(conv: GOATConv, *args: Any, **named: Any) -> dict[str, Tensor]:
         {"max_neighbors": 2},
         {"attention": torch.nn.Bilinear(4, 4, 1), "edge_dim": None},
     ],
-    ids=lambda options: next(iter(options)),
+    ids=lambda options: "-".join(options),
 )
 def test_changes_gradients_alone(options: dict[str, Any]) -> None:
     """The output stays the same to the bit; scores get another gradient; what is after the RNN does not."""

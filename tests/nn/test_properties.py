@@ -13,7 +13,7 @@ from torch_goat.nn import GOATConv, Ordering
 OPTIONS = st.fixed_dictionaries(
     {
         "attention": st.sampled_from(["gat", "gatv2"]),
-        "rnn": st.sampled_from(["lstm", "gru", "rnn"]),
+        "rnn": st.sampled_from(["lstm", "gru", "rnn", "mingru", "minlstm"]),
         "bidirectional": st.booleans(),
         "heads": st.sampled_from([1, 2]),
         "add_self_loops": st.booleans(),

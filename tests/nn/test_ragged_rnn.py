@@ -9,10 +9,11 @@ from tests.compare import assert_close, relative_error, with_gradients
 from torch_goat.nn.packed_rnn import PackedRNN
 from torch_goat.nn.ragged_rnn import RaggedRNN
 from torch_goat.ops import Places
-from torch_goat.ops.ragged_rnn.interface import GATES
+from torch_goat.ops.ragged_rnn.interface import GATES, SCANS
 
 GPU = torch.cuda.is_available()
-KINDS = ["lstm", "gru", "rnn"]
+RECURRENT = ["lstm", "gru", "rnn"]
+KINDS = [*RECURRENT, *SCANS]
 
 
 @pytest.mark.parametrize("backend", AVAILABLE)
@@ -28,7 +29,10 @@ def test_values_and_gradients_equal_the_reference(kind, bidirectional, weighted,
 
 
 @pytest.mark.parametrize("backend", AVAILABLE)
-@pytest.mark.parametrize(("kind", "hidden"), [("lstm", 1), ("gru", 5), ("gru", 17), ("lstm", 17), ("rnn", 128)])
+@pytest.mark.parametrize(
+    ("kind", "hidden"),
+    [("lstm", 1), ("gru", 5), ("gru", 17), ("lstm", 17), ("rnn", 128), ("mingru", 3), ("minlstm", 17), ("mingru", 512)],
+)
 def test_every_width(kind: str, hidden: int, backend: str) -> None:
     # The CPU kernel reads several segments side by side, in stretches of 32 steps.
     lengths = [0, 3, 1, 70, 2, 0, 33, 32, 64, 65, 5, 1, 1, 7, 2, 0] if backend in COMPILED else [2, 0, 3]
@@ -53,7 +57,7 @@ def test_shapes_that_break_kernels(case: str, heads: int, backend: str) -> None:
 
 
 @pytest.mark.parametrize("backend", AVAILABLE)
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RECURRENT)
 def test_a_short_segment_beside_a_long_one_keeps_its_gradient(kind: str, backend: str) -> None:
     # Past the end of a segment, where nothing is read, this matrix would let a gradient grow 2.5-fold in a step:
     # beyond float32 in 100 of them.
@@ -75,7 +79,7 @@ def test_empty_segments_give_zeros(kind: str, lengths: list[int], backend: str) 
     assert results["output"].shape == expected["output"].shape == (len(lengths), 2, 4)
     assert not any(value.any() for value in (*results.values(), *expected.values()))
     if lengths:
-        assert {"weight_ih", "weight_hh"} <= expected.keys()  # gradients too
+        assert dict(rnn.named_parameters()).keys() <= expected.keys()  # gradients too
 
 
 @pytest.mark.parametrize("backend", AVAILABLE)
@@ -84,8 +88,9 @@ def test_empty_segments_give_zeros(kind: str, lengths: list[int], backend: str) 
 def test_small_inputs_keep_their_digits(kind: str, scale: float, backend: str) -> None:
     rnn = RaggedRNN(kind, 5, 8, heads=2)
     with torch.no_grad():
-        rnn.bias_ih.zero_()
-        rnn.bias_hh.zero_()
+        for bias in (rnn.bias_ih, rnn.bias_hh):
+            if bias is not None:
+                bias.zero_()
     z, *others = segments(2, 5, [4, 9])
     check(rnn, backend, (z * scale, *others), 1e-5, torch.float)
 
@@ -131,8 +136,9 @@ def test_double_backward_is_refused_in_words(backend: str) -> None:
 
 @pytest.mark.parametrize("backend", AVAILABLE)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_states_are_computed_in_float32(dtype: torch.dtype, backend: str) -> None:
-    rnn = RaggedRNN("lstm", 5, 4, heads=2).to(dtype)
+@pytest.mark.parametrize("kind", ["lstm", "minlstm"])
+def test_half_precision_states_are_computed_in_float32(kind: str, dtype: torch.dtype, backend: str) -> None:
+    rnn = RaggedRNN(kind, 5, 4, heads=2).to(dtype)
     z, source, weight, ptr = segments(2, 5)
     expected = evaluate(rnn.double(), "reference", z.to(dtype).double(), source, weight, ptr)
     out = evaluate(rnn.to(dtype), backend, z.to(dtype), source, weight.float(), ptr)["output"]
@@ -141,9 +147,10 @@ def test_half_precision_states_are_computed_in_float32(dtype: torch.dtype, backe
 
 
 @pytest.mark.parametrize("backend", AVAILABLE)
-def test_compiles_without_a_graph_break(backend: str) -> None:
+@pytest.mark.parametrize("kind", ["lstm", "mingru"])
+def test_compiles_without_a_graph_break(kind: str, backend: str) -> None:
     device = device_of(backend)
-    rnn = RaggedRNN("lstm", 5, 4, heads=2, backend=backend).double().to(device)
+    rnn = RaggedRNN(kind, 5, 4, heads=2, backend=backend).double().to(device)
     z, source, weight, ptr = (value.to(device) for value in segments(2, 5))
     compiled = torch.compile(rnn, fullgraph=True, backend="aot_eager")
     expected = with_gradients(rnn, rnn(z, Places.from_ptr(source, ptr), weight).cpu())
@@ -157,12 +164,14 @@ def test_operator_is_well_formed(kind: str, backend: str) -> None:
     projected = torch.randn(2, 9, 2, gates, dtype=torch.double, device=device, requires_grad=True)
     _, source, weight, ptr = (value.to(device) for value in segments(2, 5, lengths))
     recurrent = [torch.randn(2, 2, gates, *last, dtype=torch.double, device=device) for last in ((2,), (), ())]
+    if kind in SCANS:
+        recurrent[0] = recurrent[2] = projected.new_empty(0)
     arguments = (projected, source, weight, ptr, *recurrent, kind, backend, True)
     torch.library.opcheck(torch.ops.torch_goat.ragged_rnn, arguments, test_utils=("test_schema", "test_faketensor"))
 
 
 @pytest.mark.parametrize("bidirectional", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", RECURRENT)
 def test_as_torch_is_equivalent(kind: str, bidirectional: bool) -> None:
     rnn = RaggedRNN(kind, 5, 4, heads=2, bidirectional=bidirectional).double()
     z, source, weight, ptr = segments(2, 5, [3, 1, 4])

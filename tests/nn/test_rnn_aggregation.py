@@ -115,7 +115,7 @@ def test_rows_that_are_not_there_are_refused() -> None:
         aggregation.read(torch.ones(5, 3), torch.zeros(1, 3).long(), torch.tensor([0, 3]))
 
 
-@pytest.mark.parametrize("rnn", ["lstm", "gru"])
+@pytest.mark.parametrize("rnn", ["lstm", "gru", "mingru"])
 @pytest.mark.parametrize("loaded", [False, True])
 def test_lazy_width(rnn: str, loaded: bool) -> None:
     lazy, x = RNNAggregation(-1, 5, rnn=rnn, bidirectional=True), torch.randn(7, 3)

@@ -57,7 +57,7 @@ def float32_inputs(**options: Any) -> tuple[list[Any], Tensor]:
 
 
 @needs_numba
-@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn", "mingru", "minlstm"])
 @pytest.mark.parametrize("scale", [1.0, 0.0025, 1e-6])
 def test_float32_is_accurate_for_inputs_of_any_size(kind: str, scale: float) -> None:
     inputs, grad = float32_inputs(scale=scale, kind=kind, hidden=8)
@@ -67,27 +67,30 @@ def test_float32_is_accurate_for_inputs_of_any_size(kind: str, scale: float) -> 
 
 
 @needs_numba
-def test_saturated_gates() -> None:
-    inputs, grad = make_inputs(scale=200.0)
-    expected = run(steps, inputs, grad)
-    assert error(run(cpu, to(inputs, torch.float32), grad.float()), expected) < 1e-5
+@pytest.mark.parametrize("kind", ["lstm", "mingru", "minlstm"])
+def test_saturated_gates(kind: str) -> None:
+    inputs, grad = make_inputs(scale=200.0, kind=kind)
+    expected = run(steps, inputs, grad, kind)
+    assert error(run(cpu, to(inputs, torch.float32), grad.float(), kind), expected) < 1e-5
     inputs[0][0, 0] = torch.nan
-    out = cpu.forward("lstm", Inputs(*inputs), False)[0]
-    assert torch.equal(out.isnan(), steps.forward("lstm", Inputs(*inputs), False)[0].isnan())
+    out = cpu.forward(kind, Inputs(*inputs), False)[0]
+    assert torch.equal(out.isnan(), steps.forward(kind, Inputs(*inputs), False)[0].isnan())
 
 
 @needs_numba
-@pytest.mark.parametrize("heads", [1, 8])
-def test_the_number_of_threads_does_not_change_a_bit(heads: int) -> None:
+@pytest.mark.parametrize(
+    ("kind", "heads", "hidden"), [("lstm", 1, 4), ("lstm", 8, 4), ("mingru", 1, 40), ("minlstm", 8, 4)]
+)
+def test_the_number_of_threads_does_not_change_a_bit(kind: str, heads: int, hidden: int) -> None:
     generator = torch.Generator().manual_seed(0)
     lengths = torch.randint(60, (800,), generator=generator).tolist()
-    inputs, grad = float32_inputs(heads=heads, lengths=[*lengths, 900])
+    inputs, grad = float32_inputs(heads=heads, lengths=[*lengths, 900], kind=kind, hidden=hidden)
     before = torch.get_num_threads()
     try:
-        first = run(cpu, inputs, grad)
+        first = run(cpu, inputs, grad, kind)
         for threads in (1, 2, 3, 3):
             torch.set_num_threads(threads)
-            assert all(torch.equal(a, b) for a, b in zip(run(cpu, inputs, grad), first, strict=True))
+            assert all(torch.equal(a, b) for a, b in zip(run(cpu, inputs, grad, kind), first, strict=True))
     finally:
         torch.set_num_threads(before)
 

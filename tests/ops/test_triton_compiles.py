@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from torch_goat.ops.places import Places
-from torch_goat.ops.ragged_rnn.interface import GATES, Inputs
+from torch_goat.ops.ragged_rnn.interface import GATES, SCANS, TORCH_MODULES, Inputs
 
 pytestmark = [
     pytest.mark.slow,
@@ -22,9 +22,11 @@ pytestmark = [
 ]
 
 KERNEL_NAMES = {
-    "ragged_rnn.triton.launch": ("forward_kernel", "backward_kernel", "sum_kernel"),
-    "ragged_rnn.triton.wide_launch": ("wide_forward_kernel", "wide_backward_kernel", "matrix_kernel", "weight_kernel"),
     "fused_order": ("score_kernel", "token_kernel", "weigh_kernel", "back_kernel"),
+    "ragged_rnn.triton.launch": ("forward_kernel", "backward_kernel", "sum_kernel"),
+    "ragged_rnn.triton.products": ("outer_kernel",),
+    "ragged_rnn.triton.scan": ("reduce_kernel", "complete_kernel", "flow_kernel", "gradient_kernel"),
+    "ragged_rnn.triton.wide_launch": ("matrix_kernel", "wide_forward_kernel", "wide_backward_kernel"),
     "ragged_rnn.triton.sources": ("source_kernel", "carry_kernel"),
     "ragged_rnn.triton.mean": ("sum_segments_kernel",),
     "ties": ("mark_kernel", "rank_kernel"),
@@ -69,7 +71,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
 
 def _run(kind: str, hidden: int, dtype: torch.dtype, weighted: bool, directions: int) -> None:
     """Evaluation, training and backward, of two heads, ten targets and 100 places."""
-    from torch_goat.ops.ragged_rnn.triton import launch
+    from torch_goat.ops.ragged_rnn import triton
 
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(shape, dtype=torch.promote_types(dtype, torch.float32))
@@ -79,9 +81,9 @@ def _run(kind: str, hidden: int, dtype: torch.dtype, weighted: bool, directions:
     recurrent = (zeros(2, directions, width, hidden), zeros(2, directions, width), zeros(2, directions, width))
     places = Places.from_ptr(source, torch.arange(0, 101, 10))
     inputs = Inputs(projected, places, zeros(2, 100) if weighted else None, *recurrent)
-    launch.forward(kind, inputs, False)
-    out, saved = launch.forward(kind, inputs, True)
-    launch.backward(kind, out, inputs, saved)
+    triton.forward(kind, inputs, False)
+    out, saved = triton.forward(kind, inputs, True)
+    triton.backward(kind, out, inputs, saved)
 
 
 def _shared_memory(kernel: Any, arguments: dict[str, Any]) -> int:
@@ -112,11 +114,13 @@ def _check(launches: list[Launch]) -> None:
         assert _shared_memory(kernel, arguments) <= SHARED_MEMORY, kernel.__name__
 
 
-WIDTHS = [*range(1, 17), 17, 24, 32, 48, 64, 96, 128]
+WIDTHS = [*range(1, 17), 17, 24, 32, 48, 64, 96, 128, 200, 256, 512]
 CASES = [
-    *itertools.product(GATES, WIDTHS, [torch.float32, torch.bfloat16], [True], [2]),
-    *itertools.product(GATES, [8, 17, 64], [torch.float64], [True], [2]),
-    *itertools.product(GATES, [8, 32, 64, 128], [torch.float32], [False], [1]),
+    *itertools.product(TORCH_MODULES, WIDTHS, [torch.float32, torch.bfloat16], [True], [2]),
+    *itertools.product(TORCH_MODULES, [8, 17, 64], [torch.float64], [True], [2]),
+    *itertools.product(TORCH_MODULES, [8, 32, 64, 128], [torch.float32], [False], [1]),
+    *itertools.product(SCANS, [1, 3, 4, 8, 32, 100, 512], [torch.float32, torch.bfloat16], [True], [2]),
+    *itertools.product(SCANS, [8, 512], [torch.float32, torch.float64], [False], [1]),
 ]
 
 

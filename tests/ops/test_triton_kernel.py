@@ -10,7 +10,7 @@ from tests.backends import check, segments
 from torch_goat.nn.ragged_rnn import RaggedRNN
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.backends import backends
-from torch_goat.ops.ragged_rnn.interface import Inputs
+from torch_goat.ops.ragged_rnn.interface import GATES, Inputs
 from torch_goat.ops.ragged_rnn.operator import KERNELS
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -22,12 +22,14 @@ Override = Callable[..., None]
 
 @pytest.fixture
 def override(monkeypatch: pytest.MonkeyPatch) -> Override:
-    from torch_goat.ops.ragged_rnn.triton import launch
+    from torch_goat.ops.ragged_rnn.triton import launch, scan
 
-    sizes = launch.sizes
+    chosen = {module: module.sizes for module in (launch, scan)}
 
     def replace(**fields: int) -> None:
-        monkeypatch.setattr(launch, "sizes", lambda *values, **named: sizes(*values, **named)._replace(**fields))
+        for module, sizes in chosen.items():
+            known = {name: value for name, value in fields.items() if name in module.Sizes._fields}
+            monkeypatch.setattr(module, "sizes", lambda *a, s=sizes, k=known, **named: s(*a, **named)._replace(**k))
 
     replace(chunk=4)  # the interpreter is slow, and walks a chunk to its end
     return replace
@@ -80,7 +82,21 @@ def test_programs_share_the_short_segments(override: Override) -> None:
     _check("gru", 2, torch.randint(5, (1, 12)), [1, 0, 3, 2, 1, 2, 1, 2])
 
 
-def test_half_precision_and_strides(override: Override) -> None:
+@pytest.mark.parametrize("kind", ["mingru", "minlstm"])
+def test_segments_across_many_chunks_of_a_scan(kind: str, override: Override) -> None:
+    override(chunk=4, ahead=2, chunks=2, carries=2, source_chunks=2)
+    source = torch.randint(5, (2, 50), generator=torch.Generator().manual_seed(1))
+    _check(kind, 3, source, [1, 21, 0, 4, 4, 1, 2, 17])  # several chunks, whole chunks, several segments in one
+    _check(kind, 3, source[:1, :25], [25], weighted=False, directions=1)
+
+
+def test_heads_of_a_scan_in_groups(override: Override) -> None:
+    override(chunk=4, ahead=2, groups=2)
+    _check("mingru", 2, torch.randint(5, (3, 12)), [9, 3])
+
+
+@pytest.mark.parametrize("kind", ["lstm", "minlstm"])
+def test_half_precision_and_strides(kind: str, override: Override) -> None:
     dtype = torch.bfloat16
     random = torch.Generator().manual_seed(0)
     projected = torch.randn(2, 2, 5, 12, generator=random).transpose(1, 2).to(DEVICE, dtype)  # [K, S, D, G * H]
@@ -89,13 +105,13 @@ def test_half_precision_and_strides(override: Override) -> None:
     ptr = torch.tensor([0, 4, 4, 9, 9], device=DEVICE)
     weight_hh = torch.randn(2, 2, 3, 12, generator=random).transpose(2, 3).to(DEVICE)
     biases = [torch.randn(2, 2, 12, generator=random).to(DEVICE) for _ in range(2)]
-    grad = torch.randn(4, 2, 6, generator=random).to(DEVICE, dtype)
+    grad = torch.randn(4, 2, 2 * (12 // GATES[kind]), generator=random).to(DEVICE, dtype)
 
     given = (Places.from_ptr(source, ptr), weight, weight_hh, *biases)
-    out, saved = KERNELS["triton"].forward("lstm", Inputs(projected, *given), True)
-    values = [out, *KERNELS["triton"].backward("lstm", grad, Inputs(projected, *given), saved)]
-    exact, saved = KERNELS["torch"].forward("lstm", Inputs(projected.float(), *given), True)
-    expected = [exact, *KERNELS["torch"].backward("lstm", grad.float(), Inputs(projected.float(), *given), saved)]
+    out, saved = KERNELS["triton"].forward(kind, Inputs(projected, *given), True)
+    values = [out, *KERNELS["triton"].backward(kind, grad, Inputs(projected, *given), saved)]
+    exact, saved = KERNELS["torch"].forward(kind, Inputs(projected.float(), *given), True)
+    expected = [exact, *KERNELS["torch"].backward(kind, grad.float(), Inputs(projected.float(), *given), saved)]
     for value, other, kept in zip(values, expected, [dtype] * 2 + [torch.float32] * 4, strict=True):
         assert value.dtype == kept
         rounding = torch.finfo(dtype).eps if kept == dtype else 1e-5

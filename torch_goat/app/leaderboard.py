@@ -1,7 +1,7 @@
 """The models that ``goat train`` compares, from Python."""
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from torch_goat.app.estimators import (
     write_report,
 )
 from torch_goat.data.tables import load_tables
-from torch_goat.experiments import Run, compare_models, train
+from torch_goat.experiments import Run, compare_models
 from torch_goat.experiments.comparison import Ranking
 from torch_goat.experiments.verdict import Verdict, shown
 
@@ -93,6 +93,8 @@ def compare(
     options: Mapping[str, Any] | None = None,
     repeats: int | None = None,
     index: int | None = None,
+    minutes: float = 10.0,
+    metric: str = "",
     device: str = "auto",
     folder: str | Path | None = None,
     **tables: Any,
@@ -103,9 +105,11 @@ def compare(
         nodes: The table of the nodes; see :meth:`NodeClassifier.fit`.
         edges: The table of the edges.
         target: The column of ``nodes`` to predict.
-        options: Options for all models, as in :class:`NodeClassifier`.
+        options: Options for the models that have them, as in :class:`NodeClassifier`.
         repeats: The number of random splits or seeds; 3 by default, or 1 for folds and split columns.
         index: The first random split, or the only fold or split column.
+        minutes: The time budget; models that do not fit are left out. 0 for no limit.
+        metric: What decides, ``"accuracy"`` or ``"macro_f1"``; by default the accuracy, or the MSE.
         device: As in :class:`NodeClassifier`.
         folder: Where tables and runs are kept; finished runs there are reused. By default a temporary folder, which is
             removed with the leaderboard and its estimators.
@@ -123,6 +127,8 @@ def compare(
         index=index,
         assignments=assignments(options),
         repeats=repeats,
-        runner=partial(train, device=device),
+        minutes=minutes,
+        metric=metric,
+        device=device,
     )
     return Leaderboard(compared.ranking, place, tuple(map(place.rename, graph.notes)))

@@ -1,8 +1,9 @@
 """Training on your own graph: settings that suit it, and models compared on the same splits."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,21 +15,21 @@ from torch_goat.data.loader import open_graph
 from torch_goat.data.loader.folder import digest
 from torch_goat.data.tables import Tables, load_tables
 from torch_goat.experiments.comparison import Ranking, compare_runs
+from torch_goat.experiments.leaderboard import Plan, make_plan, read_plan, request_of, write_plan
 from torch_goat.experiments.models.layers import KINDS
 from torch_goat.experiments.run import Run
 from torch_goat.experiments.search import fingerprint, own_starting_point
-from torch_goat.experiments.training.metrics import decisive
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.task import task_of
 from torch_goat.experiments.training.train import train
-from torch_goat.settings import SettingsError
+from torch_goat.settings import SettingsError, check_known
 
 if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
-MODELS: Final = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE"}  # compared on your graph
+MODELS: Final = ("goat", "gat", "sage-mean", "gcn", "mlp", "trees", "linear", "constant")  # compared on your graph
 REPEATS: Final = 3  # runs of each model in a comparison
-UNBALANCED: Final = 3.0  # the ratio of the largest to the smallest class from which on classes are weighted
+UNBALANCED: Final = 3.0  # the ratio of the largest to the smallest class from which on classes are unbalanced
 RECORDED: Final = (0, 10, 30, 100, 300)  # epochs whose orderings are recorded, to show how stable they are
 MOST_RECORDED: Final = 1_000_000  # edges times heads; beyond, the files would be large
 
@@ -50,19 +51,31 @@ def is_unbalanced(graph: "TableGraph") -> bool:
     return bool(counts.max() >= UNBALANCED * counts.min())
 
 
-def deciding_metric(graph: "TableGraph") -> str:
-    """The metric by which models are compared on a graph."""
-    return "mse" if graph.schema.task == "regression" else decisive("accuracy", is_unbalanced(graph))
+def deciding_metric(graph: "TableGraph", asked: str = "") -> str:
+    """The metric by which models are compared on a graph: the one that was asked for, else accuracy or MSE."""
+    if graph.schema.task == "regression":
+        if asked not in ("", "mse"):
+            raise SettingsError(
+                f"{asked} is a metric of classes, but {graph.schema.target!r} is a number; leave it out."
+            )
+        return "mse"
+    if asked:
+        check_known("metric", asked, ("accuracy", "macro_f1"))
+    return asked or "accuracy"
 
 
 def table_experiment(
-    tables: Tables, graph: "TableGraph", model: str = "goat", config: Experiment | None = None
+    tables: Tables, graph: "TableGraph", model: str = "goat", config: Experiment | None = None, metric: str = ""
 ) -> Experiment:
-    """An experiment on tables, tied to the contents of their files; ``config`` replaces settings for such graphs."""
+    """An experiment on tables, tied to the contents of their files; ``config`` replaces settings for such graphs.
+
+    If macro F1 is the metric to optimise, the loss weighs all classes equally.
+    """
     tables, name = replace(tables, digest=graph.digest), graph_name(tables.nodes)
     if config is None:
         config = own_starting_point(graph.schema.task, model)
-        config = replace(config, training=replace(config.training, class_weights=is_unbalanced(graph)))
+        if deciding_metric(graph, metric) == "macro_f1":
+            config = replace(config, training=replace(config.training, metric="macro_f1", class_weights=True))
     options, training = config.model, config.training
     if tables.order_by and options.num_orderings:  # an order that is given is not learned
         options = replace(options, given_order=True, order_noise=0.0)
@@ -122,9 +135,12 @@ def repetitions(
     return [(split + repeat * tables.folds, repeat) for repeat in range(repeats) for split in splits]
 
 
-def model_experiment(tables: Tables, graph: "TableGraph", model: str, assignments: Sequence[str]) -> Experiment:
+def model_experiment(
+    tables: Tables, graph: "TableGraph", model: str, assignments: Sequence[str], metric: str = ""
+) -> Experiment:
     """An experiment on tables with some options set, which records its orderings if it learns them."""
-    return record_orderings(override(table_experiment(tables, graph, model), assignments), graph, assignments)
+    start = table_experiment(tables, graph, model, metric=metric)
+    return record_orderings(override(start, assignments), graph, assignments)
 
 
 class ModelComparison(NamedTuple):
@@ -132,6 +148,7 @@ class ModelComparison(NamedTuple):
 
     folder: Path  # of all runs
     ranking: Ranking[Run]  # one group of runs per model, ranked by the validation nodes
+    plan: Plan  # what was trained, and what did not fit
 
 
 def compare_models(
@@ -142,39 +159,88 @@ def compare_models(
     index: int | None = None,
     assignments: Sequence[str] = (),
     repeats: int | None = None,
-    runner: Callable[..., object] = train,
+    minutes: float = 0.0,
+    models: Collection[str] = MODELS,
+    metric: str = "",
+    device: str = "auto",
+    runner: Callable[..., object] | None = None,
+    on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> ModelComparison:
-    """Trains GOAT, GAT and GraphSAGE on the same splits of your graph and ranks them.
+    """Trains GOAT and the models of :data:`MODELS` on the same splits of your graph and ranks them.
 
-    Finished runs in the folder are reused and stopped ones resumed.
+    A short trial of each model decides which of them fit into the time budget, and which need mini-batches because full
+    batches do not fit in memory. The plan is stored in the folder, and the same call repeats it. Finished runs in the
+    folder are reused and stopped ones resumed.
 
     Args:
         folder: The folder for all runs; by default one in ``runs/``.
         graph: The graph loaded from the tables with this index (or 0), if it is loaded already.
         index: The first random split, or the only fold or split column; see :func:`repetitions`.
-        assignments: Options to set for every model, such as ``"epochs=100"``.
+        assignments: Options to set, such as ``"epochs=100"``, for every model that has them.
         repeats: The number of random splits or seeds; see :func:`repetitions`.
+        minutes: The time budget; 0 for none.
+        models: The names of the models to compare.
+        metric: What decides, ``"accuracy"`` or ``"macro_f1"``; by default the accuracy, or the MSE.
+        device: As in :func:`train`.
         runner: Trains one run; called like ``train(experiment, folder, graph=graph)``.
+        on_plan: Called with the plan before the first run.
     """
     graph = graph or load_tables(tables, index or 0)
-    starts = {}
-    for model in MODELS:
-        own = tables if KINDS[model].edges else replace(tables, edge_features=False)
-        asked = [one for one in assignments if model == "goat" or not settings.sets(one, "record_orderings")]
-        try:
-            starts[model] = model_experiment(own, graph, model, asked)
-        except SettingsError as error:
-            if model == "goat":  # the first model: the option exists for none
-                raise
-            raise SettingsError(f"{error} Options must apply to all compared models; --model trains one.") from None
-    root = Path(folder or Path("runs") / f"{starts['goat'].dataset}-{fingerprint(starts['goat'])}")
+    runner = runner or partial(train, device=device)
+    starts = starting_points(tables, graph, models, assignments, metric)
+    first = next(iter(starts.values()))
+    root = Path(folder or Path("runs") / f"{first.dataset}-{fingerprint(first)}")
+    runs_of_each = repetitions(tables, graph, repeats, first.index or index)
+    request, plan = request_of(starts, runs_of_each, minutes), read_plan(root)
+    if plan is None or plan.request != request:
+        batches = not any(settings.sets(one, "batch_size") for one in assignments)
+        graphs = {model: _read_by(model, graph) for model in starts}
+        how = {"minutes": minutes, "device": device, "batches": batches, "request": request}
+        plan = make_plan(starts, runs_of_each, graphs, **how)  # type: ignore[arg-type]
+        write_plan(root, plan)
+    on_plan(plan)
     runs = []
     loaded, last = graph, index or 0
-    for number, (split, repeat) in enumerate(repetitions(tables, graph, repeats, starts["goat"].index or index)):
+    for model, number, experiment in plan:
+        split, place = experiment.index, root / f"{model}-{number}"
         loaded, last = loaded if split == last else load_tables(tables, split), split
-        for model, start in starts.items():
-            experiment, place = replace(start, seed=start.seed + repeat, index=split), root / f"{model}-{number}"
-            runner(experiment, place, graph=loaded if KINDS[model].edges else loaded.without_edge_features())
-            runs.append(Run(place))
-    ranking = compare_runs(runs, label=lambda run: run.experiment.model.name, metric=deciding_metric(graph))
-    return ModelComparison(root, ranking)
+        runner(experiment, place, graph=_read_by(model, loaded))
+        runs.append(Run(place))
+    ranking = compare_runs(runs, label=lambda run: run.experiment.model.name, metric=deciding_metric(graph, metric))
+    return ModelComparison(root, ranking, plan)
+
+
+def starting_points(
+    tables: Tables,
+    graph: "TableGraph",
+    models: Collection[str] = MODELS,
+    assignments: Sequence[str] = (),
+    metric: str = "",
+) -> dict[str, Experiment]:
+    """The experiments of models to compare. An assignment applies to those that have the option, at least one."""
+    starts = {}
+    applied: dict[str, list[str]] = {one: [] for one in assignments}
+    problems: dict[str, SettingsError] = {}
+    for model in models:
+        own = tables if KINDS[model].edges else replace(tables, edge_features=False)
+        start = table_experiment(own, graph, model, metric=metric)
+        asked = [one for one in assignments if KINDS[model].goat or not settings.sets(one, "record_orderings")]
+        kept = []
+        for one in asked:
+            try:
+                override(start, [one])
+            except SettingsError as error:
+                problems.setdefault(one, error)
+                continue
+            kept.append(one)
+            applied[one].append(model)
+        starts[model] = model_experiment(own, graph, model, kept, metric)
+    for one, having in applied.items():
+        if not having:
+            raise problems[one]
+    return starts
+
+
+def _read_by(model: str, graph: "TableGraph") -> "TableGraph":
+    """The graph as a model reads it."""
+    return graph if KINDS[model].edges else graph.without_edge_features()

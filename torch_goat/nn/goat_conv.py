@@ -84,8 +84,10 @@ class GOATConv(MessagePassing):
             :math:`\mathbf{w}_2^{\top} \mathrm{LeakyReLU}(\mathbf{W}_1 \mathbf{h}_j + \mathbf{W}_t \mathbf{h}_i)`, or a
             module that maps target states ``[E, heads, out_channels]``, source states of the same shape and edge
             features ``[E, edge_dim]`` (or ``None``) to scores ``[E, heads]``.
-        rnn: ``"lstm"``, ``"gru"``, ``"rnn"``, or a factory ``(in_channels, out_channels) -> module`` of sequence
-            models that read a ``PackedSequence`` (slower; see :class:`~torch_goat.nn.packed_rnn.PackedRNN`).
+        rnn: ``"lstm"``, ``"gru"``, ``"rnn"``; ``"mingru"`` or ``"minlstm"``, without recurrent weights and fast at any
+            width (see :class:`~torch_goat.nn.ragged_rnn.RaggedRNN`); or a factory
+            ``(in_channels, out_channels) -> module`` of sequence models that read a ``PackedSequence`` (slower; see
+            :class:`~torch_goat.nn.packed_rnn.PackedRNN`).
         bidirectional: Whether a built-in RNN reads in both directions.
         max_neighbors: The maximum number of neighbours that are read besides the node itself; all if ``None``. The
             softmax runs over the selected ones.
@@ -101,7 +103,7 @@ class GOATConv(MessagePassing):
             another order, drawn around the layer's with this noise in standard deviations of the scores (0.1 to 0.3 are
             good values). The output does not change. The attribute may be changed during training.
         rnn_init: The initialisation of a built-in RNN: ``"orthogonal"`` (default), with orthogonal recurrent matrices
-            and a forget gate bias of 1, or ``"uniform"``, as in PyTorch.
+            and gate biases that let a state keep most of itself, or ``"uniform"``, as in PyTorch.
         flow: ``"source_to_target"`` or ``"target_to_source"``, as in PyG: with the latter, sources are
             ``edge_index[1]`` and targets ``edge_index[0]``.
         backend: The backend of a built-in RNN, a name of :func:`torch_goat.backends`, or ``"auto"``.

@@ -10,7 +10,10 @@ from torch_geometric.nn.dense.linear import is_uninitialized_parameter
 from torch_goat.ops.checks import check_count
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.backends import check_backend, choose, segment_rnn
-from torch_goat.ops.ragged_rnn.interface import GATES, TORCH_MODULES, RNNWeights
+from torch_goat.ops.ragged_rnn.interface import GATES, SCANS, TORCH_MODULES, RNNWeights
+
+# The biases, by gate, that let a state keep most of itself.
+_KEEP = {"lstm": {1: 1}, "mingru": {0: -1}, "minlstm": {0: -1, 1: 1}}
 
 
 class RaggedRNN(Module):
@@ -20,16 +23,32 @@ class RaggedRNN(Module):
     if ``out_channels`` is odd, the last column of the backward direction is dropped. The weights of all heads are
     stacked; each head's have the layout of PyTorch's RNNs.
 
+    Besides PyTorch's cells there are the minGRU and minLSTM of `"Were RNNs All We Needed?"
+    <https://arxiv.org/abs/2410.01201>`_, whose gates depend on the input alone:
+
+    .. math::
+        \mathbf{h}_t = (1 - \mathbf{z}_t) \odot \mathbf{h}_{t-1} + \mathbf{z}_t \odot (\mathbf{W}_n \mathbf{x}_t +
+        \mathbf{b}_n), \quad \mathbf{z}_t = \sigma(\mathbf{W}_z \mathbf{x}_t + \mathbf{b}_z)
+
+    and, in a minLSTM, :math:`\mathbf{z}_t = \mathbf{i}_t / (\mathbf{i}_t + \mathbf{f}_t)` with an input and a forget
+    gate. They have no recurrent weights (``weight_hh`` and ``bias_hh`` are ``None``), width costs only elementwise
+    work, and a long segment is not a chain of dependent steps. The gates in ``weight_ih`` and ``bias_ih`` are
+    :math:`z, n` and :math:`i, f, n`.
+
     Args:
-        kind: ``"lstm"``, ``"gru"`` or ``"rnn"``.
+        kind: ``"lstm"``, ``"gru"``, ``"rnn"``, ``"mingru"`` or ``"minlstm"``.
         in_channels: The size of one input; :class:`LazyRaggedRNN` infers it from the first call.
         out_channels: The size of one final state, both directions together.
         heads: The number of RNNs.
         bidirectional: Whether to read segments in both directions.
         backend: A name of :func:`torch_goat.backends`, or ``"auto"``.
         init: ``"uniform"``, as in PyTorch; or ``"orthogonal"``: orthogonal recurrent matrices, Glorot's input matrices,
-            and zero biases except for 1 in the forget gate of an LSTM.
+            and zero biases except for those that let a state keep :math:`\sigma(1)`, 73 %, of itself in a step: 1 in
+            the forget gate of an LSTM or minLSTM, -1 in the input gate of a minLSTM and the update gate of a minGRU.
     """
+
+    weight_hh: Parameter | None
+    bias_hh: Parameter | None
 
     def __init__(
         self,
@@ -54,9 +73,10 @@ class RaggedRNN(Module):
         hidden = math.ceil(out_channels / directions)
         shape = (heads, directions, GATES[kind] * hidden)
         self.weight_ih = UninitializedParameter() if in_channels == -1 else Parameter(torch.empty(*shape, in_channels))
-        self.weight_hh = Parameter(torch.empty(*shape, hidden))
+        recurrent = kind not in SCANS
+        self.register_parameter("weight_hh", Parameter(torch.empty(*shape, hidden)) if recurrent else None)
         self.bias_ih = Parameter(torch.empty(shape))
-        self.bias_hh = Parameter(torch.empty(shape))
+        self.register_parameter("bias_hh", Parameter(torch.empty(shape)) if recurrent else None)
         self.reset_parameters()
 
     @property
@@ -64,21 +84,27 @@ class RaggedRNN(Module):
         """The size of one input, or -1 before the first call of a lazy RNN."""
         return -1 if is_uninitialized_parameter(self.weight_ih) else self.weight_ih.size(-1)
 
+    @property
+    def hidden(self) -> int:
+        """The width of one direction."""
+        return self.bias_ih.size(-1) // GATES[self.kind]
+
     def reset_parameters(self) -> None:
-        hidden = self.weight_hh.size(-1)
+        hidden = self.hidden
         if self.init == "uniform":
             for parameter in self.parameters():
                 torch.nn.init.uniform_(parameter, -1 / math.sqrt(hidden), 1 / math.sqrt(hidden))
             return
         with torch.no_grad():
-            for matrix in self.weight_hh.view(-1, hidden, hidden):  # every gate of every head and direction
-                torch.nn.init.orthogonal_(matrix)
+            if self.weight_hh is not None and self.bias_hh is not None:
+                for matrix in self.weight_hh.view(-1, hidden, hidden):  # every gate of every head and direction
+                    torch.nn.init.orthogonal_(matrix)
+                self.bias_hh.zero_()
             for matrix in self.weight_ih.view(-1, hidden, self.in_channels):
                 torch.nn.init.xavier_uniform_(matrix)
-            for bias in (self.bias_ih, self.bias_hh):
-                bias.zero_()
-            if self.kind == "lstm":
-                self.bias_ih[..., hidden : 2 * hidden] = 1
+            self.bias_ih.zero_()
+            for gate, bias in _KEEP.get(self.kind, {}).items():
+                self.bias_ih[..., gate * hidden : (gate + 1) * hidden] = bias
 
     def forward(self, z: Tensor, places: Places, weight: Tensor | None) -> Tensor:
         """Reads every segment; see :func:`torch_goat.ops.segment_rnn` for the shapes."""
@@ -87,18 +113,23 @@ class RaggedRNN(Module):
 
     def kernel(self, z: Tensor) -> str:
         """The name of the kernel (or ``"reference"``) that reads such states."""
-        return choose(self.backend, z, self.weight_hh.size(-1))
+        return choose(self.backend, z, self._weights().recurrent_width)
 
     def as_torch(self, head: int = 0) -> torch.nn.RNNBase:
         """An equivalent ``torch.nn.LSTM``, ``GRU`` or ``RNN`` with a copy of one head's weights.
 
         The first ``out_channels`` columns of its final states, both directions together, are the result.
         """
+        if self.kind in SCANS:
+            raise ValueError(
+                f"as_torch needs one of {sorted(TORCH_MODULES)}, got {self.kind!r}, for which torch.nn has no module; "
+                "backend='reference' runs it in plain PyTorch."
+            )
         if not 0 <= head < self.heads:
             raise IndexError(f"head must lie between 0 and {self.heads - 1}, got head {head}.")
-        like = self.weight_hh
+        like = self.bias_ih
         module = TORCH_MODULES[self.kind](
-            self.in_channels, like.size(-1), bidirectional=self.bidirectional, device=like.device, dtype=like.dtype
+            self.in_channels, self.hidden, bidirectional=self.bidirectional, device=like.device, dtype=like.dtype
         )
         with torch.no_grad():
             for name, value in self._weights().of_torch(head).items():

@@ -11,7 +11,7 @@ from torch_goat.ops.places import Places
 
 
 class RNNAggregation(Aggregation):
-    r"""Reads the elements of each group, in the order in which they are given, with an LSTM, GRU or RNN.
+    r"""Reads the elements of each group, in the order in which they are given, with an RNN.
 
     A drop-in replacement for PyG's ``LSTMAggregation`` without padding: the result of a group does not depend on the
     size of other groups, and ``index`` need not be sorted. A group without elements gives zeros.
@@ -19,7 +19,7 @@ class RNNAggregation(Aggregation):
     Args:
         in_channels: The size of one element, or ``-1`` to infer it from the first call.
         out_channels: The size of one result, both directions together.
-        rnn: ``"lstm"``, ``"gru"`` or ``"rnn"``.
+        rnn: ``"lstm"``, ``"gru"``, ``"rnn"``, ``"mingru"`` or ``"minlstm"``.
         bidirectional: Whether to read groups in both directions, each with half of ``out_channels``, rounded up; the
             last column is dropped if ``out_channels`` is odd.
         backend: A name of :func:`torch_goat.backends`, or ``"auto"``.

@@ -100,8 +100,9 @@ def test_models_are_compared_and_only_goat_needs_the_column(goat: Goat, edges: l
     fast = ["--set", "epochs=2", "--device", "cpu", "--repeats", "1"]
     ended = goat("train", *TABLES, *fast, "--out", "all")
     assert "Order: GOAT reads neighbours in decreasing order of 'time'; other models ignore it." in ended.out
-    given = {path.name: Run(path).experiment.model.given_order for path in Path("all").iterdir()}
-    assert given == {"goat-0": True, "gat-0": False, "sage-mean-0": False}
+    given = {path.name: Run(path).experiment.model.given_order for path in Path("all").glob("*-0")}
+    assert {name for name, reads in given.items() if reads} == {"goat-0"}
+    assert len(given) == 8
     assert not Path("all/goat-0/orderings").exists()  # which are the same after every epoch
     Path("plain.csv").write_text("source,target\nn1,n2\n")
     goat("predict", "all/gat-0", "nodes.csv", "plain.csv")

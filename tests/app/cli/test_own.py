@@ -12,6 +12,8 @@ from tests.app.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat import settings
 from torch_goat.experiments import Experiment, Result, Run, TrainingOptions
+from torch_goat.experiments.own_graph import MODELS
+from torch_goat.experiments.verdict import shown as model_name
 
 FAST = ["--set", "epochs=3", "--set", "hidden_channels=4", "--device", "cpu"]
 TABLES = ["nodes.csv", "edges.csv", "--target", "label"]
@@ -95,32 +97,33 @@ def test_an_exported_dataset_trains_and_predicts(goat: Goat) -> None:
     assert (found.split, found.train) == ("random", 0.5)
 
 
-def test_without_a_model_three_are_compared_on_the_same_splits(goat: Goat, tables: list[str]) -> None:
-    fast = ["--set", "epochs=2", "--device", "cpu", "--repeats", "2"]
+def test_without_a_model_all_are_compared_on_the_same_splits(goat: Goat, tables: list[str]) -> None:
+    fast = ["--set", "epochs=2", "--device", "cpu", "--repeats", "2", "--minutes", "0"]
     ended = goat("train", *tables, *fast, "--out", "all")
-    assert {path.name for path in Path("all").iterdir()} == {
-        f"{model}-{repeat}" for model in ("goat", "gat", "sage-mean") for repeat in range(2)
-    }
-    results = {path.name: Result.from_json((path / "result.json").read_text()) for path in Path("all").iterdir()}
+    folders = [path for path in Path("all").iterdir() if path.is_dir()]
+    assert {path.name for path in folders} == {f"{model}-{repeat}" for model in MODELS for repeat in range(2)}
+    assert "Plan: 16 runs of 8 models, about " in ended.out
+    for number in range(1, 17):
+        assert f"run {number} of 16: " in ended.err
+    results = {path.name: Result.from_json((path / "result.json").read_text()) for path in folders}
     means = {
         model: sum(results[f"{model}-{repeat}"].metrics["val"]["accuracy"] for repeat in range(2)) / 2
-        for model in ("goat", "gat", "sage-mean")
+        for model in MODELS
     }
-    names = {"goat": "GOAT", "gat": "GAT", "sage-mean": "GraphSAGE"}
-    winner = max(means, key=lambda model: means[model])
+    best = ended.out.split("The best run is in ")[1].split()[0]
+    winner = Path(best).name[:-2]
+    assert means[winner] == max(means.values())
     assert "Too few runs to tell whether" in ended.out  # two
     alone = list(means.values()).count(means[winner]) == 1
-    assert not alone or f"{names[winner]} is best on the validation nodes" in ended.out
+    assert not alone or f"{model_name(winner)} is best on the validation nodes" in ended.out
     assert "wins" not in ended.out
-    best = ended.out.split("The best run is in ")[1].split()[0]
-    assert best in {f"all/{winner}-{repeat}" for repeat in range(2)}
     value = results[Path(best).name].metrics["val"]["accuracy"]
     assert value == max(results[f"{winner}-{repeat}"].metrics["val"]["accuracy"] for repeat in range(2))
-    configs = [settings.read(Experiment, path / "config.toml") for path in sorted(Path("all").iterdir())]
+    configs = [settings.read(Experiment, path / "config.toml") for path in sorted(folders)]
     assert {(one.index, one.seed) for one in configs} == {(0, 0), (1, 1)}
     assert len({one.tables for one in configs}) == 1
     recorded = {one.model.name: one.training.record_orderings for one in configs}
-    assert recorded == {"goat": (0,), "gat": (), "sage-mean": ()}  # of those epochs that two leave
+    assert recorded == dict.fromkeys(MODELS, ()) | {"goat": (0,)}  # of those epochs that two leave
     assert (
         "Kendall's tau between this order and that of another epoch" in goat("explain", "all/goat-0", "--node", "a").out
     )
@@ -144,20 +147,23 @@ def test_a_graph_without_edges_is_explained_and_reported(goat: Goat, tmp_path: P
     assert "there are no orders to compare" in Path("report.html").read_text()
 
 
-def test_unbalanced_classes_weigh_the_same_and_edge_features_are_for_those_that_read_them(
+def test_classes_weigh_the_same_on_request_and_edge_features_are_for_those_that_read_them(
     goat: Goat, tables: list[str], tmp_path: Path
 ) -> None:
     write(tmp_path, NODES.replace("b,40,Bonn,0,no", "b,40,Bonn,0,yes").replace("d,20,Bonn,0,no", "d,20,Bonn,0,yes"),
           EDGES.replace("\n", ",1.5\n").replace("target,1.5", "target,weight"))  # fmt: skip
     ended = goat("train", *tables, "--edge-features", "--repeats", "1", "--set", "epochs=2", "--out", "all")
     assert "the classes are unbalanced" not in ended.out  # 4 to 2
-    assert "GraphSAGE does not use edge features" in ended.out
+    assert "only GOAT and GAT use edge features" in ended.out
     reads = {name: settings.read(Experiment, Path(f"all/{name}-0/config.toml")).tables for name in ("gat", "sage-mean")}
     assert [one is not None and one.edge_features for one in reads.values()] == [True, False]
     lines = [f"n{number},{number},{'rare' if number % 5 == 0 else 'often'}" for number in range(40)]
     write(tmp_path, "\n".join(["id,x,label", *lines]), "source,target\nn0,n1\n")
-    ended = goat("train", *tables, "--model", "gcn", *FAST, "--out", "weighted")
-    assert "the classes are unbalanced" in ended.out
+    ended = goat("train", *tables, "--model", "gcn", *FAST, "--out", "plain")
+    assert "the classes are unbalanced; with --metric macro_f1 all of them count equally" in ended.out
+    assert not settings.read(Experiment, Path("plain/config.toml")).training.class_weights
+    ended = goat("train", *tables, "--model", "gcn", "--metric", "macro_f1", *FAST, "--out", "weighted")
+    assert "the classes are unbalanced" not in ended.out
     assert settings.read(Experiment, Path("weighted/config.toml")).training.class_weights
     result = json.loads(Path("weighted/result.json").read_text())["metrics"]["val"]
     assert f" macro_f1 {result['macro_f1']:.4f} " in " ".join(goat("runs", "weighted").out.split())

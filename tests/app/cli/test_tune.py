@@ -66,13 +66,20 @@ def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, mo
     write(tmp_path, few.replace("c,,", "c,33,"))
     write_graph(small("top2"), Path("arrays"))
     own = ["nodes.csv", "edges.csv", "--target"]
-    for arguments in ([*own, "label"], [*own, "label", "--grid"], [*own, "age", "--task", "regression"], ["arrays"]):
+    weighted = [*own, "label", "--metric", "macro_f1"]
+    for arguments in (
+        [*own, "label"],
+        [*weighted, "--grid"],
+        weighted,
+        [*own, "age", "--task", "regression"],
+        ["arrays"],
+    ):
         assert goat("tune", *arguments, code=1).err == "goat: begun\n"
     begun: list[Search] = [call.args[0] for call in tune.call_args_list]
     found = [(one.metric, one.experiment.training.class_weights) for one in begun]
-    assert found == [("macro_f1", True), ("macro_f1", True), ("mse", False), ("accuracy", False)]
+    assert found == [("accuracy", False), *[("macro_f1", True)] * 2, ("mse", False), ("accuracy", False)]
     assert begun[1].space == paper_grid("goat", "classification")
-    assert begun[3].experiment.graph == str(Path("arrays").resolve())
+    assert begun[4].experiment.graph == str(Path("arrays").resolve())
 
 
 @pytest.mark.usefixtures("quick_processes")

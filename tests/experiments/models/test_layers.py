@@ -101,7 +101,7 @@ def test_mlp_is_pygs_and_reads_no_edges() -> None:
     assert torch.equal(model(x, edge_index), model(x, edge_index[:, :3]))
 
 
-@pytest.mark.parametrize("rnn", ["lstm", "gru"])
+@pytest.mark.parametrize("rnn", ["lstm", "gru", "minlstm"])
 def test_sage_lstm_is_pygs_layer_with_our_aggregation(rnn: str) -> None:
     model = network("sage-lstm", hidden_channels=WIDTH, rnn=rnn).eval()
     x, edge_index = graph()

@@ -3,14 +3,17 @@
 import math
 import time
 from collections.abc import Callable
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from torch_goat.app.cli.console import console
-from torch_goat.experiments import Epoch, Event
+from torch_goat.app.cli.console import console, say
+from torch_goat.experiments import Epoch, Event, Experiment, Result
+from torch_goat.experiments.leaderboard import Plan
 from torch_goat.experiments.training.metrics import show
+from torch_goat.experiments.verdict import shown
 
 LINE_SECONDS = 30.0  # between two lines on the epochs of a run
 
@@ -139,6 +142,48 @@ class PoolProgress(Display):
             return f"{metric} {show(metric, value)}, {event.result.epochs} epochs, {duration(event.result.seconds)}"
         value = math.nan if event.value is None else event.value
         return "pruned" if event.kind == "pruned" else f"{self._metric} {show(self._metric, value)}"
+
+
+class LeaderboardProgress:
+    """Announces the plan of a comparison, and counts its runs and the time that is left.
+
+    ``run`` trains one run with a name and returns its result and whether it was finished before; this is called in its
+    place. ``metric`` is the deciding one.
+    """
+
+    def __init__(self, run: Callable[..., tuple[Result, bool]], metric: str) -> None:
+        self._run, self._metric = run, metric
+        self._expected: list[float] = []  # seconds of each run of the plan
+        self._number, self._spent, self._planned = 0, 0.0, 0.0
+
+    def announce(self, plan: Plan) -> None:
+        """Says what will be trained, and what will not."""
+        self._expected = [plan.models[model].seconds for model, _, _ in plan]
+        say(
+            f"Plan: {plan.runs} runs of {len(plan.models)} models, about {duration(plan.seconds)} (at most "
+            f"{duration(plan.most)}) and {plan.memory / 2**30:.1f} GiB of memory."
+        )
+        if batched := [name for name, one in plan.models.items() if one.experiment.training.batch_size]:
+            say(f"On mini-batches: {', '.join(shown(name, self._metric) for name in batched)}.")
+        if plan.skipped:
+            whole = {name: len(plan.repetitions) * seconds for name, seconds in plan.skipped.items()}
+            names = (f"{shown(name, self._metric)} (about {duration(seconds)})" for name, seconds in whole.items())
+            needed = math.ceil(1.2 * (plan.seconds + sum(whole.values())) / 60)
+            say(f"Skipped for lack of time: {', '.join(names)}. To include all, set --minutes {needed}.")
+
+    def __call__(self, experiment: Experiment, folder: Path, **more: Any) -> tuple[Result, bool]:
+        expected, begun = self._expected[self._number], time.monotonic()
+        self._number += 1
+        name = f"run {self._number} of {len(self._expected)}: {shown(experiment.model.name, self._metric)}"
+        result, done = self._run(experiment, folder, name=name, **more)
+        if not done:
+            self._spent, self._planned = self._spent + time.monotonic() - begun, self._planned + expected
+        left = sum(self._expected[self._number :]) * (self._spent / self._planned if self._planned else 1.0)
+        value = show(self._metric, result.metrics["val"][self._metric])
+        notes = [f"validation {self._metric} {value}", *(["finished before"] if done else [])]
+        notes += [f"about {duration(left)} left"] if left else []
+        say(f"{name}: {', '.join(notes)}", stderr=True)
+        return result, done
 
 
 def duration(seconds: float) -> str:

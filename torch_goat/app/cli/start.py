@@ -47,8 +47,9 @@ class Start:
         return DATASETS[self.experiment.dataset].task
 
     def with_paper_options(self) -> "Start":
-        """The default options, which are the paper's; unbalanced classes are still weighted."""
-        training = TrainingOptions(class_weights=self.experiment.training.class_weights)
+        """The default options, which are the paper's, for the same metric."""
+        chosen = self.experiment.training
+        training = TrainingOptions(class_weights=chosen.class_weights, metric=chosen.metric)
         model = ModelOptions(self.experiment.model.name, given_order=self.experiment.model.given_order)
         return replace(self, experiment=replace(self.experiment, model=model, training=training))
 
@@ -58,7 +59,14 @@ class Start:
 
 
 def start(
-    dataset: str, edges: str, given: Given, model: str | None, split: str | None, config: Path | None, index: int | None
+    dataset: str,
+    edges: str,
+    given: Given,
+    model: str | None,
+    split: str | None,
+    config: Path | None,
+    index: int | None,
+    metric: str = "",
 ) -> Start:
     """The settings before ``--set``, of the config or those that suit the data; tables are read and described."""
     if config is not None and model is not None:
@@ -81,9 +89,9 @@ def start(
     if own:
         tables = make_tables(dataset, edges, **given.values)
         graph = read_graph(tables, index or 0)
-        if is_unbalanced(graph):
-            say("Note: the classes are unbalanced; the loss weights them equally unless --set class_weights=false.")
-        return Start(table_experiment(tables, graph, model or "goat", settled), tables, graph, index or 0)
+        if is_unbalanced(graph) and not metric and config is None:
+            say("Note: the classes are unbalanced; with --metric macro_f1 all of them count equally.")
+        return Start(table_experiment(tables, graph, model or "goat", settled, metric), tables, graph, index or 0)
     return Start(_named_experiment(dataset, model, split, settled))
 
 

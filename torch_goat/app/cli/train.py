@@ -13,18 +13,19 @@ import typer
 
 from torch_goat.app.cli import options
 from torch_goat.app.cli.console import Aligned, console, say
-from torch_goat.app.cli.progress import RunProgress, duration
+from torch_goat.app.cli.progress import LeaderboardProgress, RunProgress, duration
 from torch_goat.app.cli.start import start
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables import Tables
 from torch_goat.experiments import Epoch, Experiment, MLflow, Observer, Result, Run, TensorBoard, WandB, finished
 from torch_goat.experiments import train as run
 from torch_goat.experiments.comparison import Ranking, Summary
-from torch_goat.experiments.own_graph import MODELS, REPEATS, compare_models, record_orderings
+from torch_goat.experiments.own_graph import REPEATS, compare_models, deciding_metric, record_orderings
 from torch_goat.experiments.search import fingerprint
 from torch_goat.experiments.training.loggers import EpochLogger
 from torch_goat.experiments.training.metrics import show
 from torch_goat.experiments.training.processes import processes
+from torch_goat.experiments.verdict import shown
 from torch_goat.files import no_link
 from torch_goat.settings import SettingsError
 
@@ -41,6 +42,7 @@ _WHAT = {
     "folds": "runs, each tested on another fold",
     "columns": "runs on the splits of the columns",
 }
+MINUTES = 10  # of a comparison
 REASONS = {"epochs": "the maximum", "patience": "no improvement after it", "diverged": "then it diverged"}
 
 
@@ -91,6 +93,18 @@ def train(
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")] = False,
     mlflow: Annotated[bool, typer.Option("--mlflow", help="Also log settings and curves to MLflow.")] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Also log them to Weights & Biases.")] = False,
+    minutes: Annotated[
+        float | None,
+        options.graph_option(
+            "--minutes", text=f"Time budget of a comparison, {MINUTES} by default; 0: no limit.", min=0.0
+        ),
+    ] = None,
+    metric: Annotated[
+        str,
+        options.graph_option(
+            "--metric", text="What decides: accuracy, or macro_f1, in which all classes count equally."
+        ),
+    ] = "",
     repeats: Annotated[
         int | None,
         options.graph_option(
@@ -102,7 +116,7 @@ def train(
     ] = None,
 ) -> None:
     """Train a model on a dataset or on your own graph. Everything is saved in a run folder; the same command resumes a
-    stopped run. On your own graph, GOAT, GAT and GraphSAGE are compared unless --model is given.
+    stopped run. On your own graph, GOAT is compared with simpler models within a time budget, unless --model is given.
 
     Example: goat train top2 --model goat --set heads=4 --set rnn=gru --seed 3;
     goat train nodes.csv edges.csv --target label; goat train physics --batch-size 1024 --fanout 100,15
@@ -117,26 +131,43 @@ def train(
     wanted = {"tensorboard": tensorboard, "mlflow": mlflow, "wandb": wandb}
     loggers = [name for name, chosen in wanted.items() if chosen]
     runner = partial(_run, loggers=loggers, device=device, data_dir=data_dir, workers=workers)
-    if repeats is not None:
-        if model is not None or config is not None:
-            other = "--model" if model is not None else "--config"
-            raise SettingsError(
-                f"--repeats {repeats} applies to a comparison of models; leave out --repeats or {other}."
-            )
-        given.options.append("--repeats")
-    begun = start(dataset, edges, given, model, split, config, index)
+    for option, value in (("--repeats", repeats), ("--minutes", minutes)):
+        if value is not None:
+            if model is not None or config is not None:
+                other = "--model" if model is not None else "--config"
+                raise SettingsError(
+                    f"{option} {value:g} applies to a comparison of models; leave out {option} or {other}."
+                )
+            given.options.append(option)
+    if metric:
+        if config is not None:
+            raise SettingsError(f"--config {config} already says what decides; leave out --metric {metric}.")
+        given.options.append("--metric")
+    begun = start(dataset, edges, given, model, split, config, index, metric)
     tables, graph = begun.tables, begun.graph
     if tables is not None and graph is not None and model is None and config is None:
         if tables.edge_features:
-            say("Note: GraphSAGE does not use edge features.")
+            say("Note: only GOAT and GAT use edge features.")
+        progress = LeaderboardProgress(runner, deciding_metric(graph, metric))
         compared = compare_models(
-            tables, out, graph=graph, index=index, assignments=changed, repeats=repeats, runner=runner
+            tables,
+            out,
+            graph=graph,
+            index=index,
+            assignments=changed,
+            repeats=repeats,
+            minutes=MINUTES if minutes is None else minutes,
+            metric=metric,
+            device=device,
+            runner=progress,
+            on_plan=progress.announce,
         )
         _show_ranking(compared.ranking, tables)
         best = compared.ranking.groups[0].best.folder
         _show_decision(Run(best).result, graph.schema.classes)
         say(f"The best run is in {best}")
-        _show_next(tables, graph, best, compared.ranking["goat"].best.folder, compared.folder)
+        goat = next((group for group in compared.ranking.groups if group.label == "goat"), None)
+        _show_next(tables, graph, best, None if goat is None else goat.best.folder, compared.folder)
         return
     experiment = begun.override(changed)
     if graph is not None and config is None:
@@ -152,7 +183,7 @@ def train(
 
 
 def _run(
-    experiment: Experiment, folder: Path, *, loggers: Sequence[str], workers: int | None, **more: Any
+    experiment: Experiment, folder: Path, *, loggers: Sequence[str], workers: int | None, name: str = "", **more: Any
 ) -> tuple[Result, bool]:
     """Trains with progress; also returns whether the run was finished before."""
     if workers is not None and not experiment.training.batch_size:
@@ -161,7 +192,7 @@ def _run(
     if done is not None:
         return done, True
     with ExitStack() as stack:
-        name = f"{experiment.dataset} {experiment.model.name}"
+        name = name or f"{experiment.dataset} {experiment.model.name}"
         observers: list[Observer] = [stack.enter_context(RunProgress(name))]
         if processes().leads:
             observers += [stack.enter_context(LOGGERS[name](experiment, folder)) for name in loggers]
@@ -211,16 +242,16 @@ def _show_decision(result: Result, classes: Sequence[str]) -> None:
 
 
 def _show_ranking(ranking: Ranking[Run], tables: Tables) -> None:
-    metrics = list(ranking["goat"].runs[0].result.metrics["test"])
+    metrics = list(ranking.groups[0].runs[0].result.metrics["test"])
     rows = []
-    for model, name in MODELS.items():
-        group = ranking[model]
+    for group in ranking.groups:
+        name = shown(group.label, ranking.metric)
         cells = [group.summary("val", ranking.metric), *(group.summary("test", metric) for metric in metrics)]
         seconds = sum(run.result.seconds for run in group.runs) / len(group.runs)
         rows.append([name, *map(_shown, cells), f"{seconds:.1f}"])
     names = [f"validation {ranking.metric}", *(f"test {metric}" for metric in metrics)]
     console().print(Aligned(["model", *names, "seconds"], rows))
-    runs = ranking["goat"].runs
+    runs = ranking.groups[0].runs
     what = "seeds on the same split" if len({run.experiment.index for run in runs}) == 1 else _WHAT[tables.split]
     say(f"Mean and standard deviation over {len(runs)} {what}." if len(runs) > 1 else "One run per model.")
     for sentence in _verdict(ranking):

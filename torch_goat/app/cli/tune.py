@@ -9,7 +9,6 @@ from torch_goat.app.cli import options
 from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.progress import PoolProgress
 from torch_goat.app.cli.start import start
-from torch_goat.experiments.own_graph import deciding_metric
 from torch_goat.experiments.search import Search, paper_grid, parse_space, search_space
 from torch_goat.experiments.search.search import METRICS, checked, short, size
 from torch_goat.experiments.training.metrics import show
@@ -73,7 +72,7 @@ def tune(
         raise ImportError(f"goat tune needs {missing}; install it with: pip install 'torch-goat[cli]'.") from error
     options.check_not_set(assignments, "index", "--indices")
     fixed = options.with_options(assignments, {"training.precision": precision, "seed": seed})
-    begun = start(dataset, edges, given, model, split, config, None)
+    begun = start(dataset, edges, given, model, split, config, None, metric if metric == "macro_f1" else "")
     if grid and config is None:
         begun = begun.with_paper_options()
     experiment = begun.override(fixed)
@@ -82,7 +81,7 @@ def tune(
         experiment,
         checked(space | parse_space(spaces or []), experiment, _keys(fixed, spaces or [])),
         indices=_numbers(indices) if indices else tuple(range(max(1, begun.graph.num_splits if begun.graph else 1))),
-        metric=metric or (METRICS[begun.task][0] if begun.graph is None else deciding_metric(begun.graph)),
+        metric=metric or METRICS[begun.task][0],
         method="grid" if grid else "tpe",
         seed=seed,
         prune=prune,

@@ -28,7 +28,7 @@ class JanossyConv(SAGEConv):
         out_channels: The width of the output.
         length: The number of neighbours that an order reads, :math:`k`; all of them if ``None``.
         permutations: The number of orders that evaluation averages over, :math:`M`.
-        rnn: ``"lstm"``, ``"gru"`` or ``"rnn"``.
+        rnn: ``"lstm"``, ``"gru"``, ``"rnn"``, ``"mingru"`` or ``"minlstm"``.
         backend: A name of :func:`torch_goat.backends`, or ``"auto"``.
 
     Shapes:

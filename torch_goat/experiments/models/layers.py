@@ -18,6 +18,7 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
 from torch_geometric.utils import remove_self_loops
 
+from torch_goat.experiments.models.fitted import Constant, Trees
 from torch_goat.experiments.models.janossy import JanossyConv
 from torch_goat.nn import GOATConv
 from torch_goat.ops.neighborhoods import neighborhoods
@@ -67,6 +68,7 @@ class Kind(NamedTuple):
     whole: str = ""  # the field of Part that it needs when it is applied to a part of a graph
     goat: bool = False  # a GOAT layer: it has an ordering, and its states lie within (-1, 1)
     last: str = ""  # the default kind of the last layer in a network of this kind; "" is this kind
+    fitted: bool = False  # a whole model of one layer, fitted to the features instead of trained by gradients
 
 
 class NodeLinear(Linear):
@@ -231,6 +233,19 @@ _PNA = frozenset({"aggregators", "scalers"})
 _GIN = frozenset({"activation", "norm"})
 
 KINDS: dict[str, Kind] = {
+    "constant": Kind(
+        "the majority class or the mean of the training nodes, without the graph",
+        lambda place: Constant(place.out_channels),
+        fitted=True,
+    ),
+    "linear": Kind(
+        "logistic or ridge regression on the features, without the graph", partial(_plain, NodeLinear), fitted=True
+    ),
+    "trees": Kind(
+        "gradient-boosted trees on the features, without the graph",
+        lambda place: Trees(place.out_channels),
+        fitted=True,
+    ),
     "mlp": Kind("linear maps of each node alone, without the graph", partial(_plain, NodeLinear)),
     "gcn": Kind(
         "graph convolution: the mean over neighbours, weighted by degrees",

@@ -52,7 +52,7 @@ class Network(Module):
         self.layers, self.residuals, self.norms = ModuleList(), ModuleList(), ModuleList()
         width = options.input_channels or in_channels
         for number, kind in enumerate(options.kinds):
-            before, last = width, number == options.num_layers - 1
+            before, last = width, number == len(options.kinds) - 1
             edges = edge_dim if edge_dim and KINDS[kind].edges else None
             place = Place(number, before, options.channels(number, out_channels), degree, edges)
             values = {name: getattr(options, name) for name in KINDS[kind].reads}

@@ -53,7 +53,7 @@ class ModelOptions:
     #: The normalisation after a layer, over all nodes or per node; in a gin layer, also after its first map.
     norm: Literal["none", "batch", "layer"] = "none"
     residual: bool = False  #: Whether a linear map of a layer's input is added to its output.
-    rnn: Literal["lstm", "gru", "rnn"] = "lstm"  #: The sequence model (goat, sage-lstm, janossy).
+    rnn: Literal["lstm", "gru", "rnn", "mingru", "minlstm"] = "lstm"  #: The sequence model (goat, sage-lstm, janossy).
     attention: Literal["gat", "gatv2"] = "gat"  #: The attention scores (goat).
     bidirectional: bool = True  #: Whether neighbours are read in both directions (goat).
     max_neighbors: int = 0  #: The maximum number of neighbours to read; 0 for all (goat).
@@ -90,8 +90,15 @@ class ModelOptions:
     @property
     def kinds(self) -> tuple[str, ...]:
         """The kind of each layer."""
+        if self.fitted:
+            return (self.name,)
         last = self.last or KINDS[self.name].last or self.name
         return (self.name,) * (self.num_layers - 1) + (last if self.num_layers > 1 else self.name,)
+
+    @property
+    def fitted(self) -> bool:
+        """Whether this is a model that is fitted to the features, which has no other options."""
+        return KINDS[self.name].fitted
 
     @property
     def num_orderings(self) -> int:
@@ -105,13 +112,15 @@ class ModelOptions:
 
     def channels(self, number: int, out_channels: int) -> int:
         """The width of one head of a layer, counted from 0, in a network with this many outputs."""
-        if number < self.num_layers - 1:
+        if number < len(self.kinds) - 1:
             return self.hidden_channels
         width = self.last_channels or (self.hidden_channels if self.linear_output else out_channels)
         return width // self.last_heads
 
     def reads(self) -> frozenset[str]:
         """The options that this network reads."""
+        if self.fitted:
+            return frozenset({"name"})
         *hidden, last = (KINDS[kind] for kind in self.kinds)
         names = _OF_NETWORK | (last.reads - _OF_HEADS)
         names = names.union(*(kind.reads for kind in hidden))
@@ -128,7 +137,7 @@ class ModelOptions:
         lists = {"aggregators": AGGREGATORS, "scalers": SCALERS}
         for name, known in {"name": KINDS, "last": {"", *KINDS}, "backend": BACKENDS, **lists}.items():
             for value in getattr(self, name) if name in lists else [getattr(self, name)]:
-                if value not in known:
+                if value not in known or (name == "last" and value and KINDS[value].fitted):
                     raise ValueError(f"{name}={value!r} is unknown{nearest(value, known)}")
         for name in ("aggregators", "scalers", "permutation_lengths"):
             if not getattr(self, name):

@@ -6,7 +6,7 @@ from typing import Any, Final
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables.options import Task
 from torch_goat.experiments import Experiment, TrainingOptions
-from torch_goat.experiments.models import MODELS, ModelOptions
+from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.models.layers import KINDS
 from torch_goat.settings import check_known
 
@@ -69,8 +69,10 @@ def own_starting_point(task: Task, model: str) -> Experiment:
 
 
 def _experiment(dataset: str, split: str, model: str, start: _Start) -> Experiment:
-    check_known("model", model, MODELS)
+    check_known("model", model, KINDS)
     kind = KINDS[model]
+    if kind.fitted:
+        return Experiment(dataset, split, model=ModelOptions(name=model), training=TrainingOptions(**start.training))
     heads = start.heads if "heads" in kind.reads else 1
     last = model if start.same_last and kind.last else ""
     options = ModelOptions(name=model, hidden_channels=start.width // heads, heads=heads, last=last, **start.model)

@@ -46,7 +46,7 @@ def fit(
     if seed is not None:
         seed_everything(seed)
     memory = PeakMemory(fabric.device)
-    task = Task(data, fabric.device, class_weights=options.class_weights)
+    task = Task(data, fabric.device, class_weights=options.class_weights, metric=options.metric)
     check_threshold(options.threshold, task.outputs if task.classification else 0)
     check_batches(task, options, fabric.world_size)
     draws = int(torch.randint(2**31, ())) if seed is None and options.batch_size else seed or 0

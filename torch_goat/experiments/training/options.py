@@ -36,8 +36,11 @@ class TrainingOptions:
     #: The number of epochs without a better validation after which training stops; 0 turns it off.
     patience: int = 250
     #: Which validation value decides the best epoch: the lowest loss, or the best metric (the highest accuracy, or the
-    #: lowest MSE for regression).
+    #: lowest MSE for regression; see ``metric``).
     stop_on: Literal["loss", "metric"] = "loss"
+    #: The metric that decides: about the best epoch with ``stop_on="metric"``, and about the best run. By default the
+    #: accuracy or the MSE, and macro F1 about runs with ``class_weights``.
+    metric: Literal["", "accuracy", "macro_f1"] = ""
     #: Whether all classes have the same weight in the loss, however many training nodes each has.
     class_weights: bool = False
     clip_norm: float = 0.0  #: The maximum norm of the gradient; 0 does not clip.

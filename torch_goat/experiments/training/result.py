@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 import torch_geometric
@@ -17,6 +17,9 @@ from torch_goat import settings
 from torch_goat.experiments.training.decisions import Decision, decide
 from torch_goat.experiments.training.loop import Loop, Stopped
 from torch_goat.experiments.training.processes import fabric_version
+
+if TYPE_CHECKING:
+    from torch_goat.experiments.training.features import FittedModel
 
 _BY_SPLIT: Final = {"metrics", "calibration", "at_threshold"}  # tables of numbers by split
 
@@ -56,7 +59,7 @@ class Result:
         return Decision(1.0 if self.temperature is None else self.temperature, self.threshold)
 
     @classmethod
-    def of(cls, loop: Loop, peak_memory_bytes: int) -> "Result":
+    def of(cls, loop: "Loop | FittedModel", peak_memory_bytes: int) -> "Result":
         """The result of a loop, with its best weights."""
         seconds, device = [epoch.seconds for epoch in loop.epochs], loop.fabric.device
         out, layers = loop.predict(), getattr(loop.network, "num_orderings", 0)

@@ -30,13 +30,16 @@ class Task:
             With a ``target_scale``, by which real targets were divided, metrics are in the original unit.
         device: Where to train.
         class_weights: Whether all classes have the same weight in the loss, however many training nodes each has.
+        metric: What is measured after each epoch, ``"accuracy"`` or ``"macro_f1"``; by default accuracy or MSE.
     """
 
-    def __init__(self, data: Data, device: torch.device, *, class_weights: bool = False) -> None:
+    def __init__(self, data: Data, device: torch.device, *, class_weights: bool = False, metric: str = "") -> None:
         _check(data)
         self.data, self._device = data, device
         self.classification: Final = not data.y.is_floating_point()
-        self.metric: Final = "accuracy" if self.classification else "mse"
+        if metric and not self.classification:
+            raise ValueError(f"metric = {metric!r} needs classes, but the targets are real numbers; leave it out.")
+        self.metric: Final = metric or ("accuracy" if self.classification else "mse")
         nodes = [getattr(data, f"{split}_mask").nonzero().view(-1) for split in SPLITS]
         self._sizes = [part.numel() for part in nodes]
         self.nodes: Final = torch.cat(nodes).cpu()  # [n], those of training, validation and test
@@ -69,6 +72,11 @@ class Task:
                     "class_weights weighs classes by their training nodes, but no validation node has a class with "
                     "training nodes; leave it out or split the nodes differently."
                 )
+
+    @property
+    def train_targets(self) -> Tensor:
+        """The targets of the training nodes ``[n]``, or ``[n, T]`` for real numbers."""
+        return self._train_y
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -137,6 +145,9 @@ class Task:
         """The validation loss and the metric of every split ``[4]``, without waiting for the device."""
         out = self._of_splits(out)
         loss = self._loss(out[self._sizes[0] : sum(self._sizes[:2])], self._val_y)
+        if self.metric == "macro_f1":
+            parts = zip(out.argmax(dim=-1).split(self._sizes), self._y.split(self._sizes), strict=True)
+            return torch.stack([loss.double(), *(_macro_f1(guess, y, out.size(1)) for guess, y in parts)])
         good = out.argmax(dim=-1) == self._y if self.classification else ((out - self._y) * self._scale).square()
         return torch.stack([loss.double(), *(part.mean(dtype=torch.double) for part in good.split(self._sizes))])
 
@@ -174,6 +185,15 @@ class Task:
             return F.cross_entropy(out, y)
         weight = F.pad(self._weight, (0, out.size(1) - self._weight.numel()))  # of classes that no node has
         return F.cross_entropy(out, y, weight.to(out.dtype))
+
+
+def _macro_f1(guess: Tensor, y: Tensor, classes: int) -> Tensor:
+    """:func:`metrics.macro_f1` without waiting for the device."""
+    number = torch.arange(classes, device=y.device)
+    guessed, true = guess.view(-1, 1) == number, y.view(-1, 1) == number  # [n, C]
+    seen = (guessed.sum(dim=0) + true.sum(dim=0)).double()
+    scores = 2 * (guessed & true).sum(dim=0) / seen.clamp(min=1)
+    return scores.sum() / (seen > 0).sum()
 
 
 def task_of(data: Data) -> TaskName:

@@ -41,6 +41,7 @@ from torch_goat.experiments.run import (
 from torch_goat.experiments.training.batches import check_batches
 from torch_goat.experiments.training.checkpoint import load_checkpoint, pack_checkpoint, pack_weights
 from torch_goat.experiments.training.decisions import check_threshold
+from torch_goat.experiments.training.features import FittedModel, check_installed
 from torch_goat.experiments.training.interrupt import Interrupted, noting
 from torch_goat.experiments.training.loop import Epoch, Loop, Observer
 from torch_goat.experiments.training.options import Experiment, TrainingOptions
@@ -101,17 +102,22 @@ def train(
     if experiment.tables is not None and (kept := led(fabric, lambda: _schema_of(folder))) not in (None, schema):
         graph = load_tables(experiment.tables, experiment.index, kept)  # columns as the run began to read them
         data, schema = graph.data, graph.schema
-    task = Task(data, fabric.device, class_weights=options.class_weights)
+    task = Task(data, fabric.device, class_weights=options.class_weights, metric=options.metric)
     check_threshold(options.threshold, task.outputs if task.classification else 0)
     check_batches(task, options, fabric.world_size)
     orderings = _recorded_orderings(experiment)
+    if experiment.model.fitted:
+        check_installed(experiment.model.name)
     seed_everything(experiment.seed)
-    network = _build(experiment, data, task)
+    network = build_network(experiment, data, task)
     files = RunWriter(folder)
     with ExitStack() as stack:
         done = led(fabric, lambda: _claim(stack, experiment, files, schema))
         if done is not None:
             return done
+        if experiment.model.fitted:
+            fit = partial(FittedModel, network, task, options, fabric, experiment.seed)
+            return _fit(fit, fabric, files, observer)
         if options.fixed_ordering >= 0:
             with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
                 run = partial(train, graph=graph, device=device, data_dir=data_dir, observer=observer)
@@ -182,6 +188,17 @@ def _claim(stack: ExitStack, experiment: Experiment, files: RunWriter, schema: S
     return None
 
 
+def _fit(fit: Callable[[], FittedModel], fabric: Any, files: RunWriter, observer: Observer | None) -> Result:
+    """Fits a model of the features."""
+    memory = PeakMemory(fabric.device)
+    model = fit()
+    if observer is not None:
+        observer(model.epochs[0])
+    result = Result.of(model, memory.read())
+    led(fabric, lambda: _end(model, result, files))
+    return result
+
+
 def _train(loop: Loop, files: RunWriter, observer: Observer | None) -> Result:
     """Trains from the checkpoint, if there is one, to the result."""
     memory, leads, folder = PeakMemory(loop.fabric.device), loop.fabric.global_rank == 0, files.folder
@@ -227,7 +244,7 @@ def _restore(loop: Loop, files: RunWriter) -> int:
     return before
 
 
-def _end(loop: Loop, result: Result, files: RunWriter) -> None:
+def _end(loop: Loop | FittedModel, result: Result, files: RunWriter) -> None:
     with usable(files.folder):
         files.write(WEIGHTS, pack_weights(loop.best))
         files.write(CURVES, _curves(loop.epochs))
@@ -267,7 +284,7 @@ def _load(dataset: str, split: str, index: int, data_dir: Path | None) -> Data:
     return datasets.load(dataset, split=split, index=index, data_dir=data_dir)
 
 
-def _build(experiment: Experiment, data: Data, task: Task) -> models.Network:
+def build_network(experiment: Experiment, data: Data, task: Task) -> models.Network:
     widths = data.num_features, task.outputs
     pna = "pna" in experiment.model.kinds
     degree = models.degree_histogram(task.edge_index, data.num_nodes) if pna else None

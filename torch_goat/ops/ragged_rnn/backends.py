@@ -25,7 +25,9 @@ class BackendStatus(NamedTuple):
 
 def backends() -> dict[str, BackendStatus]:
     """The backends of the RNN by name, with whether each can run on this machine and, if not, why."""
-    status = {"reference": BackendStatus(True, "a loop over nodes and heads with torch.nn's own modules")}
+    status = {
+        "reference": BackendStatus(True, "a loop over nodes and heads, with torch.nn's modules if it has the cell")
+    }
     for name, kernel in KERNELS.items():
         reason = kernel.unavailable()
         status[name] = BackendStatus(reason is None, reason or kernel.DESCRIPTION)
@@ -50,7 +52,7 @@ def segment_rnn(
     ``weight[k, p] * z[source[k, p], k]`` at the places ``p = ptr[t] .. ptr[t + 1] - 1``; zeros for an empty segment.
 
     Args:
-        kind: ``"lstm"``, ``"gru"`` or ``"rnn"``.
+        kind: ``"lstm"``, ``"gru"``, ``"rnn"``, ``"mingru"`` or ``"minlstm"``.
         backend: A name in :data:`BACKENDS`; ``"auto"`` uses the fastest that supports these tensors.
         z: The states of the source nodes, per head ``[S, K, C]``.
         places: The source at each place ``[K, E]``, in one segment per target.
@@ -60,14 +62,14 @@ def segment_rnn(
     Returns:
         The final states ``[T, K, D * H]``.
     """
-    kernel = choose(backend, z, weights.weight_hh.size(-1))
+    kernel = choose(backend, z, weights.recurrent_width)
     if kernel == "reference":
         return reference(kind, z, places, weight, weights)
     return project_and_run(kind, kernel, z, places, weight, weights)
 
 
 def choose(backend: str, z: Tensor, hidden: int) -> str:
-    """The kernel (or ``"reference"``) that a backend uses for states ``z`` and a hidden width per direction."""
+    """The kernel (or ``"reference"``) that a backend uses for states ``z`` and recurrent matrices of this width."""
     if backend == "reference":
         return backend
     return _kernel(backend, z.device.type, torch.promote_types(z.dtype, torch.float32), hidden)

@@ -8,8 +8,13 @@ from torch import Tensor
 
 from torch_goat.ops.places import Places
 
-# The number of gates in one weight matrix, in PyTorch's order: i f g o | r z n | h.
-GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+# The number of gates in one weight matrix, in PyTorch's order: i f g o | r z n | h; and z n | i f n of the scans.
+GATES = {"lstm": 4, "gru": 3, "rnn": 1, "mingru": 2, "minlstm": 3}
+# The cells of "Were RNNs All We Needed?" (https://arxiv.org/abs/2410.01201). Their gates depend on the input alone, and
+# h' = (1 - z) h + z n is linear in the state: reading a segment is an associative scan, without recurrent weights.
+#     mingru:   z = sigmoid(z)
+#     minlstm:  z = sigmoid(i) / (sigmoid(i) + sigmoid(f)) = sigmoid(softplus(-f) - softplus(-i))
+SCANS = ("mingru", "minlstm")
 TORCH_MODULES: dict[str, Callable[..., torch.nn.RNNBase]] = {
     "lstm": torch.nn.LSTM,
     "gru": torch.nn.GRU,
@@ -21,15 +26,21 @@ class RNNWeights(NamedTuple):
     """The weights of K heads and D directions, each in the layout of one layer of PyTorch's RNNs."""
 
     weight_ih: Tensor  # [K, D, G * H, C]
-    weight_hh: Tensor  # [K, D, G * H, H]
+    weight_hh: Tensor | None  # [K, D, G * H, H]; None: a scan has none
     bias_ih: Tensor  # [K, D, G * H]
-    bias_hh: Tensor  # [K, D, G * H]
+    bias_hh: Tensor | None  # [K, D, G * H]; None: a scan has none
+
+    @property
+    def recurrent_width(self) -> int:
+        """The width of the recurrent matrices, 0 without them."""
+        return 0 if self.weight_hh is None else self.weight_hh.size(-1)
 
     def of_torch(self, head: int) -> dict[str, Tensor]:
         """One head's weights by the parameter names of ``torch.nn.LSTM``, ``GRU`` and ``RNN``."""
         return {
             f"{name}_l0{suffix}": value[head, direction]
             for name, value in self._asdict().items()
+            if value is not None
             for direction, suffix in enumerate(["", "_reverse"][: self.weight_ih.size(1)])
         }
 
@@ -40,9 +51,9 @@ class Inputs(NamedTuple):
     projected: Tensor  # [K, S, D, G * H], the states of the sources, projected onto the gates
     places: Places  # the source at each place [K, E], in one segment per target
     weight: Tensor | None  # [K, E], the coefficient of each place; None: all are one
-    weight_hh: Tensor  # [K, D, G * H, H]
+    weight_hh: Tensor  # [K, D, G * H, H]; empty in a scan
     bias_ih: Tensor  # [K, D, G * H]
-    bias_hh: Tensor  # [K, D, G * H]
+    bias_hh: Tensor  # [K, D, G * H]; empty in a scan
 
 
 class Gradients(NamedTuple):
@@ -65,7 +76,7 @@ class Kernel(Protocol):
 
     @property
     def DESCRIPTION(self) -> str: ...
-    def max_hidden(self, arithmetic: torch.dtype) -> int: ...  # per direction; wider RNNs use the kernel `torch`
+    def max_hidden(self, arithmetic: torch.dtype) -> int: ...  # of recurrent matrices; wider: `torch`
     def devices(self) -> tuple[str, ...]: ...  # the supported device types
     def unavailable(self) -> str | None: ...  # why the kernel cannot run on this machine, or None
     # The final states and, if `save`, the tensors that the backward needs.

@@ -17,7 +17,7 @@ from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn import cpu
 from torch_goat.ops.ragged_rnn import torch as steps
 from torch_goat.ops.ragged_rnn import triton as fused_triton
-from torch_goat.ops.ragged_rnn.interface import Gradients, Inputs, Kernel, RNNWeights
+from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs, Kernel, RNNWeights
 from torch_goat.ops.tall_product import tall_product
 
 KERNELS: dict[str, Kernel] = {"torch": steps, "cpu": cpu, "triton": fused_triton}
@@ -34,7 +34,8 @@ def project_and_run(
     projected = tall_product(backend, z, to_gates).view(heads, -1, directions, width)  # [K, S, D, G * H]
     arithmetic = torch.promote_types(projected.dtype, torch.float32)
     weight = None if weight is None else weight.to(arithmetic)
-    recurrent = [value.to(arithmetic) for value in (weights.weight_hh, weights.bias_ih, weights.bias_hh)]
+    given = (weights.weight_hh, weights.bias_ih, weights.bias_hh)
+    recurrent = [(projected.new_empty(0) if value is None else value).to(arithmetic) for value in given]
     tensors = (projected, places.source, weight, places.ptr, *recurrent)
     save = torch.is_grad_enabled() and any(value is not None and value.requires_grad for value in tensors)
     if torch.compiler.is_compiling():
@@ -95,8 +96,8 @@ def ragged_rnn(*arguments: Any) -> tuple[Tensor, list[Tensor]]:
 def _(*arguments: Any) -> tuple[Tensor, list[Tensor]]:
     *tensors, kind, backend, save = arguments
     inputs = _inputs(*tensors)
-    heads, _, directions, _ = inputs.projected.shape
-    out = inputs.projected.new_empty(inputs.places.ptr.size(0) - 1, heads, directions * inputs.weight_hh.size(-1))
+    heads, _, directions, width = inputs.projected.shape
+    out = inputs.projected.new_empty(inputs.places.ptr.size(0) - 1, heads, directions * (width // GATES[kind]))
     return out, KERNELS[backend].saved_like(kind, inputs) if save else []
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from torch_goat.ops.ragged_rnn.cpu import packing
 from torch_goat.ops.ragged_rnn.cpu.packing import STRETCH, Shape
-from torch_goat.ops.ragged_rnn.interface import Gradients, Inputs
+from torch_goat.ops.ragged_rnn.interface import SCANS, Gradients, Inputs
 from torch_goat.ops.segments import Segments
 
 DESCRIPTION = "every segment fused into one loop of vector instructions, compiled by numba"
@@ -41,11 +41,18 @@ def unavailable() -> str | None:
 
 
 def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
+    if kind in SCANS:
+        from torch_goat.ops.ragged_rnn.cpu import scan
+
+        return scan.saved_like(kind, inputs)
     return [_kept(_shape(kind, inputs), inputs, inputs.places.source.size(1))]
 
 
 def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
-    from torch_goat.ops.ragged_rnn.cpu import sweep
+    from torch_goat.ops.ragged_rnn.cpu import scan, sweep
+
+    if kind in SCANS:
+        return scan.forward(kind, inputs, save)
 
     heads, _, directions, _ = inputs.projected.shape
     source, segments = inputs.places.source, inputs.places.segments
@@ -59,7 +66,10 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
 
 
 def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
-    from torch_goat.ops.ragged_rnn.cpu import sweep
+    from torch_goat.ops.ragged_rnn.cpu import scan, sweep
+
+    if kind in SCANS:
+        return scan.backward(kind, grad, inputs, saved)
 
     projected, places, weight_hh = inputs.projected, inputs.places, inputs.weight_hh
     heads, num_sources, directions, _ = projected.shape

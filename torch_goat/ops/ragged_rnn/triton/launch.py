@@ -111,7 +111,7 @@ def _backward(kind: str, grad: Tensor, inputs: Inputs, states: Tensor, chosen: S
     backward_kernel[(programs * heads * directions,)](
         grad, *_tensors(inputs), states, gradients, sums, *counts, **constants
     )
-    by_source.add(gradients)
+    by_source.add(gradients, 0, heads)
     grad_projected, grad_weight = by_source.finish()
     return Gradients(grad_projected, grad_weight, *_add_up(sums, weight_hh, inputs.bias_ih, bias_hh))
 

@@ -111,6 +111,6 @@ def weighted_sum_backward(grad: Tensor, z: Tensor, weight: Tensor, places: Place
     states = z.contiguous().transpose(0, 1).unsqueeze(2)  # [K, S, 1, C]
     with on_device(z):
         by_source = SumBySource(states, places, weight.contiguous(), z.dtype, chosen[-3:])
-        by_source.add(grad.contiguous(), places.segments.index_int32)
+        by_source.add(grad.contiguous(), 0, states.size(0), places.segments.index_int32)
         grad_states, grad_weight = by_source.finish()
     return grad_states.squeeze(2).transpose(0, 1), grad_weight

@@ -18,7 +18,7 @@ from torch_goat.ops.places import Places
 _COUNTS = ["num_places", "num_chunks", "key_head", "to_head", "to_row"]
 
 
-@triton.jit(do_not_specialize=[*_COUNTS, "from_head", "from_row"])
+@triton.jit(do_not_specialize=[*_COUNTS, "first_head", "from_head", "from_row"])
 def source_kernel(
     gradients,
     target,
@@ -31,6 +31,7 @@ def source_kernel(
     carry,
     num_places,
     num_chunks,
+    first_head,
     key_head,
     from_head,
     from_row,
@@ -45,21 +46,22 @@ def source_kernel(
 ):
     """Walks ``CHUNKS`` chunks side by side; also computes the gradient of each place's coefficient.
 
-    ``gradients`` has rows of ``STORED`` values: one for each head, place and direction, or one for each target if
-    ``target`` ``[E]`` has the target of each place. The first ``GATED`` values of all directions are one row of
-    ``states``, ``WIDTH`` when padded. ``key`` and ``order``, ``[K, E]``, are the sorted sources and their places.
-    ``*_head`` and ``*_row`` are the strides between heads and between rows of a head, in rows, of ``key``, of the
-    gradients (``from``) and of the states (``to``).
+    ``gradients`` has rows of ``STORED`` values for a group of heads, from ``first_head`` on: one for each place and
+    direction, or one for each target if ``target`` ``[E]`` has the target of each place. The first ``GATED`` values of
+    all directions are one row of ``states``, ``WIDTH`` when padded. ``key`` and ``order``, ``[K, E]``, are the sorted
+    sources and their places. ``*_head`` and ``*_row`` are the strides between heads and between rows of a head, in
+    rows, of ``key``, of the gradients (``from``) and of the states (``to``).
     """
     ROW: tl.constexpr = DIRECTIONS * GATED
     DTYPE: tl.constexpr = gradients.dtype.element_ty
-    head = tl.program_id(1).to(tl.int64)
+    in_group = tl.program_id(1).to(tl.int64)
+    head = first_head + in_group
     chunk = tl.program_id(0) * CHUNKS + tl.arange(0, CHUNKS)
     first = chunk * CHUNK
     column = tl.arange(0, WIDTH)[None, :]
     inside = column < ROW
     places = num_places.to(tl.int64)
-    gradients += head * from_head * STORED
+    gradients += in_group * from_head * STORED
     across = (column // GATED) * (places * STORED) + column % GATED
     states += head * to_head * ROW
     grad_states += head * to_head * ROW
@@ -138,9 +140,9 @@ def carry_kernel(
 
 
 class SumBySource:
-    """Gradients of states and of their coefficients.
+    """Gradients of states and of their coefficients, one group of heads after the other.
 
-    The places by source are found first, which frees the memory of the sort before gradients are there.
+    The places by source are found before the first group, for all heads, which frees the memory of the sort.
 
     ``states`` is ``[K, S, D, C]``, or such a view of memory that is ``[S, K, D, C]``; ``weight`` is ``[K, E]``;
     ``sizes`` has the places in a chunk, the chunks side by side, and the warps of a program.
@@ -162,14 +164,16 @@ class SumBySource:
         width = triton.next_power_of_2(self.row)
         self.constants = {"WIDTH": width, "CHUNKS": chunks, "CHUNK": chunk, "num_warps": warps}
 
-    def add(self, gradients: Tensor, target: Tensor | None = None) -> None:
-        """Adds gradients by place ``[K, D, E, ...]`` or, with the target of each place ``[E]``, those of the targets
-        ``[T, K, C]``."""
+    def add(self, gradients: Tensor, first_head: int, heads: int, target: Tensor | None = None) -> None:
+        """Adds ``heads`` heads from ``first_head`` on, from their gradients by place ``[., D, E, ...]``.
+
+        With the target of each place ``[E]``, from gradients of the targets ``[T, K, C]``.
+        """
         apart = (gradients.stride(0) // gradients.size(-1), 1) if target is None else (1, self.heads)
         tensors = (gradients, target, self.weight, self.states, *self.by_source)
-        counts = (self.num_places, self.num_chunks, self.by_source.source.stride(0), *apart, *self.apart)
+        counts = (self.num_places, self.num_chunks, first_head, self.by_source.source.stride(0), *apart, *self.apart)
         shape = {"DIRECTIONS": self.directions, "GATED": self.channels, "STORED": gradients.size(-1)}
-        source_kernel[(triton.cdiv(self.num_chunks, self.constants["CHUNKS"]), self.heads)](
+        source_kernel[(triton.cdiv(self.num_chunks, self.constants["CHUNKS"]), heads)](
             *tensors, self.grad_states, self.grad_weight, self.carry, *counts, **shape, **self.constants
         )
 

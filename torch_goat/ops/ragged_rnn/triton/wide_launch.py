@@ -101,7 +101,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, states: Tensor, source_siz
         bias_sums.append(sums[:, first : first + number].sum(dim=0))
     split = (gates - 1) * hidden if stored > gates else None  # a GRU's matrix is that of the recurrent share
     grad_hh = sum_of_outer_products(gradients.view(chains, num_places, -1), before, split).view_as(weight_hh)
-    by_source.add(gradients)
+    by_source.add(gradients, 0, heads)
     grad_projected, grad_weight = by_source.finish()
 
     parts = torch.cat(bias_sums)  # [K * D, parts, H]
@@ -207,4 +207,4 @@ def _constants(kind: str, inputs: Inputs, chosen: WideSizes) -> dict[str, Any]:
 
 @functools.cache
 def multiprocessors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4
+    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 64

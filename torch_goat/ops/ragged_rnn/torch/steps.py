@@ -5,7 +5,6 @@ a step is a few calls on contiguous slices, without padding. In step-major order
 ``offset[t] .. offset[t] + count[t]``.
 """
 
-import sys
 from typing import Any, NamedTuple
 
 import torch
@@ -13,20 +12,6 @@ from torch import Tensor
 
 from torch_goat.ops.ragged_rnn.interface import Gradients, Inputs
 from torch_goat.ops.segments import Segments
-
-DESCRIPTION = "all heads and directions batched in plain PyTorch, on any device"
-
-
-def max_hidden(arithmetic: torch.dtype) -> int:
-    return sys.maxsize
-
-
-def devices() -> tuple[str, ...]:
-    return ("cpu", "cuda")
-
-
-def unavailable() -> str | None:
-    return None
 
 
 class _Schedule(NamedTuple):
@@ -58,14 +43,28 @@ def _schedule(segments: Segments, directions: int) -> _Schedule:
 
 
 def _gather(inputs: Inputs) -> tuple[_Schedule, Tensor, Tensor | None]:
-    """The schedule, and by step-major place the rows of ``projected`` and their coefficients, both ``[K, D, E]``."""
-    heads, num_sources, directions, _ = inputs.projected.shape
-    segments = inputs.places.segments
+    """The schedule, and what :func:`gather` finds in its order."""
+    segments, directions = inputs.places.segments, inputs.projected.size(2)
     schedule = segments.memo.compute(("torch", directions), lambda: _schedule(segments, directions))
-    head = torch.arange(heads, device=schedule.at.device).view(-1, 1, 1)
-    direction = torch.arange(directions, device=schedule.at.device).view(1, -1, 1)
-    row = (head * num_sources + inputs.places.source[:, schedule.at]) * directions + direction
-    return schedule, row, None if inputs.weight is None else inputs.weight[:, schedule.at]
+    return schedule, *gather(inputs, schedule.at)
+
+
+def gather(inputs: Inputs, at: Tensor) -> tuple[Tensor, Tensor | None]:
+    """The rows of ``projected`` at the places ``at`` ``[D, E]`` and their coefficients, both ``[K, D, E]``."""
+    heads, num_sources, directions, _ = inputs.projected.shape
+    head = torch.arange(heads, device=at.device).view(-1, 1, 1)
+    direction = torch.arange(directions, device=at.device).view(1, -1, 1)
+    row = (head * num_sources + inputs.places.source[:, at]) * directions + direction
+    return row, None if inputs.weight is None else inputs.weight[:, at]
+
+
+def input_share(inputs: Inputs, row: Tensor, scale: Tensor | None, bias: Tensor) -> Tensor:
+    """The input's share of the gates ``[K, D, E, G * H]``."""
+    gates = _rows(inputs.projected, row).to(bias.dtype)
+    if scale is not None:
+        gates *= scale.unsqueeze(-1)
+    gates += bias.unsqueeze(2)
+    return gates
 
 
 def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
@@ -74,12 +73,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     hidden = weight_hh.size(-1)
     schedule, row, scale = _gather(inputs)
     bias = bias_ih if kind == "gru" else bias_ih + bias_hh
-    gates = _rows(projected, row).to(weight_hh.dtype)  # [K, D, E, G * H]
-    if scale is not None:
-        gates *= scale.unsqueeze(-1)
-    gates += bias.unsqueeze(2)
-
-    gates = gates.flatten(0, 1)  # [KD, E, G * H]
+    gates = input_share(inputs, row, scale, bias).flatten(0, 1)  # [KD, E, G * H]
     recurrent = weight_hh.flatten(0, 1).transpose(1, 2)  # [KD, H, G * H]
     states = _advance(kind, schedule.steps, gates, recurrent, bias_hh.flatten(0, 1))
     out = projected.new_zeros(places.segments.num_segments, heads, directions, hidden)
@@ -103,20 +97,24 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     grad_bias = grad_gates.sum(dim=2)
     grad_bias_hh = grad_bias.clone() if grad_bias_hh is None else grad_bias_hh.view_as(grad_bias)
 
-    at_place = schedule.place.expand(heads, -1, -1)  # [K, D, E]
+    of_inputs = to_inputs(projected, row, scale, schedule.place, grad_gates)
+    return Gradients(*of_inputs, grad_hh.view_as(weight_hh), grad_bias, grad_bias_hh)
+
+
+def to_inputs(
+    projected: Tensor, row: Tensor, scale: Tensor | None, place: Tensor, grad_gates: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradients of ``projected`` and of the coefficients, from those of :func:`input_share`, which are changed.
+
+    ``place`` ``[D, E]`` is where in the given order each place is.
+    """
     grad_scale = (grad_gates * _rows(projected, row)).sum(dim=-1)  # [K, D, E]
-    grad_weight = grad_scale.gather(2, at_place).sum(dim=1)  # [K, E]
+    grad_weight = grad_scale.gather(2, place.expand_as(row)).sum(dim=1)  # [K, E]
     if scale is not None:
         grad_gates *= scale.unsqueeze(-1)
-    grad_projected = projected.new_zeros(projected.shape, dtype=weight_hh.dtype).view(-1, grad_gates.size(-1))
+    grad_projected = projected.new_zeros(projected.shape, dtype=grad_gates.dtype).view(-1, grad_gates.size(-1))
     grad_projected.scatter_add_(0, row.view(-1, 1).expand(-1, grad_gates.size(-1)), grad_gates.flatten(0, 2))
-    return Gradients(
-        grad_projected.view_as(projected).to(projected.dtype),
-        grad_weight,
-        grad_hh.view_as(weight_hh),
-        grad_bias,
-        grad_bias_hh,
-    )
+    return grad_projected.view_as(projected).to(projected.dtype), grad_weight
 
 
 def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:

@@ -1,0 +1,176 @@
+"""The plan of a comparison: what fits into a time budget and into memory, and that it is followed."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.data.tables.files import write
+from torch_goat.data.tables import Tables, load_tables
+from torch_goat.experiments import RunError, compare_models, leaderboard, train
+from torch_goat.experiments.leaderboard import Plan, PlannedModel, full_batch_bytes, make_plan
+from torch_goat.experiments.own_graph import MODELS, starting_points
+from torch_goat.settings import SettingsError
+
+QUICK = partial(train, device="cpu")
+SECONDS = {"goat": 100.0, "gat": 50.0, "sage-mean": 20.0, "gcn": 20.0, "mlp": 5.0, "trees": 9.0, "linear": 1.0}
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Trials of known duration, and the models that were tried."""
+    tried: list[str] = []
+
+    def trial(start: object, graph: object, device: str) -> PlannedModel:
+        tried.append(start.model.name)  # type: ignore[attr-defined]
+        seconds = SECONDS.get(tried[-1], 0.01)
+        return PlannedModel(start, seconds, 2 * seconds, 2**20)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(leaderboard, "_timed", trial)
+    return tried
+
+
+def test_the_fastest_models_that_fit_are_planned_and_the_others_named(tmp_path: Path, known: list[str]) -> None:
+    tables = write(tmp_path)
+    graph = load_tables(tables)
+    starts = starting_points(tables, graph)
+    assert tuple(starts) == MODELS
+    plan = make_plan(starts, [(0, 0), (1, 1)], dict.fromkeys(starts, graph), minutes=2)
+    # Twice 0.01 + 1 + 5 + 9 + 20 + 20 seconds are 110.02 of 120.
+    assert list(plan.models) == ["constant", "linear", "mlp", "trees", "sage-mean", "gcn"]
+    assert plan.skipped == {"gat": 50.0, "goat": 100.0}
+    assert (plan.runs, plan.seconds, plan.most) == (12, pytest.approx(110.02), pytest.approx(220.04))
+    assert [(name, one.index, one.seed) for name, _, one in plan][5:8] == [
+        ("gcn", 0, 0),
+        ("constant", 1, 1),
+        ("linear", 1, 1),
+    ]
+    assert Plan.from_json(plan.to_json()) == plan
+    assert not make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=0).skipped
+    with pytest.raises(
+        SettingsError, match=r"--minutes 0\.01 is too short: logistic regression, the fastest model, needs about 0"
+    ):
+        make_plan(starts, [(0, 0), (1, 1)], dict.fromkeys(starts, graph), minutes=0.01)
+
+
+def test_a_plan_is_stored_followed_and_repeated(tmp_path: Path, known: list[str]) -> None:
+    tables, seen = write(tmp_path), []
+    compare = partial(compare_models, tables, tmp_path / "all", assignments=["epochs=2"], repeats=2, runner=QUICK)
+    first = compare(minutes=1, on_plan=seen.append)
+    assert set(first.plan.models) == {"constant", "linear", "mlp", "trees"}
+    runs = {f"{model}-{number}" for model in first.plan.models for number in range(2)}
+    assert {path.name for path in (tmp_path / "all").iterdir() if path.is_dir()} == runs
+    known.clear()
+    again = compare(minutes=1, on_plan=seen.append)
+    assert known == []  # nothing was tried
+    assert seen[0] == seen[1] == again.plan
+    more = compare(minutes=0)
+    assert set(more.plan.models) == set(MODELS)
+    assert more.ranking["mlp"].runs[0].result == first.ranking["mlp"].runs[0].result
+    (tmp_path / "all" / "plan.json").write_text("{}")
+    with pytest.raises(RunError, match=r"plan\.json is damaged or from another version; remove it to plan again"):
+        compare(minutes=1)
+
+
+def test_trials_measure_every_model(tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    graph = load_tables(tables)
+    starts = starting_points(tables, graph, assignments=["epochs=20", "patience=4"])
+    plan = make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=0, device="cpu")
+    assert set(plan.models) == set(MODELS)
+    for name, one in plan.models.items():
+        assert 0 < one.seconds <= one.most
+        if not one.experiment.model.fitted:
+            each = (one.seconds - leaderboard.START_SECONDS) / 8  # twice the patience
+            assert one.most - leaderboard.START_SECONDS == pytest.approx(20 * each), name
+
+
+def test_mini_batches_replace_full_batches_that_do_not_fit(
+    tmp_path: Path, known: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = write(tmp_path)
+    graph = load_tables(tables)
+    starts = starting_points(tables, graph, ["goat", "mlp", "trees"])
+    graphs = dict.fromkeys(starts, graph)
+    need = {name: full_batch_bytes(starts[name], graph) for name in ("goat", "mlp")}
+    assert need["goat"] > need["mlp"]
+    monkeypatch.setattr(leaderboard, "free_memory", lambda device: sum(need.values()) / 2 / leaderboard.MEMORY_SHARE)
+    plan = make_plan(starts, [(0, 0)], graphs, minutes=0)
+    sizes = {
+        name: (one.experiment.training.batch_size, one.experiment.training.fanout) for name, one in plan.models.items()
+    }
+    assert sizes == {"goat": (6, (15, 10)), "mlp": (0, ()), "trees": (0, ())}  # six training nodes
+    kept = make_plan(starts, [(0, 0)], graphs, minutes=0, batches=False)
+    assert kept.models["goat"].experiment.training.batch_size == 0
+    # Also if only the trial finds out.
+    monkeypatch.setattr(leaderboard, "free_memory", lambda device: np.inf)
+    timed = leaderboard._timed
+
+    def full(start: SimpleNamespace, *more: object) -> PlannedModel:
+        if start.model.name == "goat" and not start.training.batch_size:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return timed(start, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(leaderboard, "_timed", full)
+    assert make_plan(starts, [(0, 0)], graphs, minutes=0).models["goat"].experiment.training.batch_size == 6
+    with pytest.raises(torch.OutOfMemoryError):
+        make_plan(starts, [(0, 0)], graphs, minutes=0, batches=False)
+
+
+def test_options_apply_to_the_models_that_have_them(tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    starts = starting_points(tables, load_tables(tables), assignments=["heads=2", "epochs=7", "record_orderings=[1]"])
+    assert {name: one.model.heads for name, one in starts.items() if one.model.heads > 1} == {"goat": 2, "gat": 2}
+    assert {one.training.epochs for one in starts.values()} == {7}
+    assert {name for name, one in starts.items() if one.training.record_orderings} == {"goat"}
+    with pytest.raises(SettingsError, match="permutations"):
+        starting_points(tables, load_tables(tables), assignments=["permutations=9"])
+
+
+def maximum_table(folder: Path, nodes: int = 400) -> Tables:
+    """A graph whose label is whether the largest value among the neighbours is above its median."""
+    random = np.random.default_rng(5)
+    links = np.triu(random.random((nodes, nodes)) < 8 / nodes, 1)
+    links[np.arange(nodes - 1), np.arange(1, nodes)] = True
+    links |= links.T
+    value = random.normal(size=nodes)
+    largest = np.array([value[row].max() for row in links])
+    label = np.where(largest > np.median(largest), "high", "low")
+    lines = [f"n{number},{value[number]:.4f},{label[number]}" for number in range(nodes)]
+    edges = [f"n{one},n{other}" for one, other in np.argwhere(np.triu(links))]
+    return write(folder, "\n".join(["id,value,label", *lines]), "\n".join(["source,target", *edges]))
+
+
+def test_a_label_of_the_neighbours_maximum_is_found_by_the_leaderboard(tmp_path: Path) -> None:
+    tables = maximum_table(tmp_path)
+    compared = compare_models(
+        tables, tmp_path / "all", assignments=["epochs=150"], models=("goat", "gat", "mlp", "constant"), runner=QUICK
+    )
+    verdict = compared.ranking.verdict
+    assert verdict is not None
+    assert verdict.graph_helps is True
+    assert "The graph helps: " in str(verdict)
+    assert compared.ranking.difference(verdict.best, "mlp").conclusion == "clearly better"
+
+
+def test_macro_f1_is_requested_and_stops_training(tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    graph = load_tables(tables)
+    plain, weighted = (starting_points(tables, graph, ["gcn"], metric=metric)["gcn"] for metric in ("", "macro_f1"))
+    assert (plain.training.class_weights, plain.training.metric) == (False, "")
+    assert (weighted.training.class_weights, weighted.training.metric) == (True, "macro_f1")
+    short = replace(weighted, training=replace(weighted.training, epochs=5, stop_on="metric"))
+    QUICK(short, tmp_path / "run")
+    lines = (tmp_path / "run" / "metrics.csv").read_text().splitlines()
+    column = lines[0].split(",").index("val_macro_f1")
+    values = [float(line.split(",")[column]) for line in lines[1:]]
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["best_epoch"] == 1 + int(np.argmax(values))
+    assert result["metrics"]["val"]["macro_f1"] == pytest.approx(max(values))
+    with pytest.raises(SettingsError, match="'roc'"):
+        starting_points(tables, graph, ["gcn"], metric="roc")

@@ -1,0 +1,144 @@
+"""Models of the features alone: what a run folder holds of them predicts as scikit-learn does."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression, Ridge
+from torch_geometric.data import Data
+
+from torch_goat.data import datasets
+from torch_goat.experiments import Experiment, ModelOptions, Run, TrainingOptions, train
+from torch_goat.experiments.models import Network
+from torch_goat.experiments.models.fitted import Trees
+from torch_goat.experiments.training import features
+from torch_goat.experiments.training import train as run_module
+from torch_goat.experiments.training.features import PENALTIES, tree_arrays
+
+
+def graph(classes: int, unseen: bool = False) -> Data:
+    """A graph whose target depends on the features; ``classes = 0`` for numbers."""
+    generator = torch.Generator().manual_seed(classes)
+    x = torch.randn(300, 5, generator=generator)
+    y = x[:, 0] - x[:, 1].square() + 0.3 * torch.randn(300, generator=generator)
+    if classes:
+        y = torch.bucketize(y, y.quantile(torch.linspace(0, 1, classes + 1)[1:-1]))
+    data = Data(x=x, y=y, edge_index=torch.randint(300, (2, 900), generator=generator))
+    part = torch.arange(300) % 5
+    data.train_mask, data.val_mask, data.test_mask = part < 3, part == 3, part == 4
+    if unseen:
+        data.train_mask &= y != 1
+    if classes:
+        data.num_classes = classes
+    return data
+
+
+def fitted(folder: Path, monkeypatch: pytest.MonkeyPatch, data: Data, model: str, **training: object) -> Run:
+    monkeypatch.setattr(datasets, "load", lambda *args, **more: data)
+    known = datasets.DATASETS["top2" if data.y.dtype == torch.long else "betweenness-100"]
+    run_module._load.cache_clear()
+    options = TrainingOptions(**training)  # type: ignore[arg-type]
+    train(Experiment(known.name, model=ModelOptions(name=model), training=options), folder, device="cpu")
+    run_module._load.cache_clear()
+    return Run(folder)
+
+
+def network_of(run: Run, data: Data) -> Network:
+    """The network of the run's arrays; the dataset that it is named after has another width."""
+    network = Network(run.experiment.model, 5, int(data.get("num_classes") or 1))
+    network.load_state_dict(load_file(run.folder / "model.safetensors"))
+    return network.eval()
+
+
+@pytest.mark.parametrize("classes", [2, 4, 0])
+def test_linear_models_are_scikit_learns_with_the_best_penalty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int
+) -> None:
+    data = graph(classes)
+    run = fitted(tmp_path / "run", monkeypatch, data, "linear")
+    x, y = data.x.numpy().astype(float), data.y.numpy()
+    train_nodes, val = data.train_mask.numpy(), data.val_mask.numpy()
+    models = [
+        LogisticRegression(C=1 / penalty, max_iter=500) if classes else Ridge(alpha=10 * penalty)
+        for penalty in PENALTIES
+    ]
+    for model in models:
+        model.fit(x[train_nodes], y[train_nodes])
+
+    def value(model: LogisticRegression | Ridge) -> float:
+        guess = model.predict(x[val])
+        return np.mean(guess == y[val]) if classes else -np.mean((guess - y[val]) ** 2)
+
+    best = max(models, key=value)
+    out = network_of(run, data)(data.x, data.edge_index).detach()
+    if classes:
+        assert np.allclose(out.softmax(-1), best.predict_proba(x), atol=1e-4)
+        assert run.result.metrics["val"]["accuracy"] == pytest.approx(value(best))
+    else:
+        assert np.allclose(out[:, 0], best.predict(x), atol=1e-4)
+        assert run.result.metrics["val"]["mse"] == pytest.approx(-value(best), rel=1e-4)
+
+
+@pytest.mark.parametrize("classes", [2, 4, 0])
+def test_trees_in_arrays_predict_as_scikit_learns(classes: int) -> None:
+    data = graph(classes)
+    x, y = data.x.numpy().astype(float), data.y.numpy()
+    kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    model = kind(max_iter=20, early_stopping=False).fit(x[:200], y[:200])
+    trees = Trees(classes or 1)
+    trees.load_state_dict(tree_arrays(model, model.classes_ if classes else np.zeros(1, dtype=int), classes or 1))
+    out = trees(data.x, data.edge_index)
+    if classes:
+        assert np.allclose(out.softmax(-1), model.predict_proba(x), atol=1e-5)
+    else:
+        assert np.allclose(out[:, 0], model.predict(x), atol=1e-4)
+
+
+def test_trees_learn_what_a_line_cannot_and_a_constant_is_the_majority(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = graph(2)
+    runs = {name: fitted(tmp_path / name, monkeypatch, data, name) for name in ("trees", "linear", "constant")}
+    test = {name: run.result.metrics["test"]["accuracy"] for name, run in runs.items()}
+    assert test["trees"] > test["linear"] > test["constant"]
+    most = int(data.y[data.train_mask].mode().values)
+    assert test["constant"] == pytest.approx(float((data.y[data.test_mask] == most).double().mean()))
+    assert runs["trees"].curves["epoch"].tolist() == [1]
+    out = network_of(runs["trees"], data)(data.x, data.edge_index)
+    good = (out.argmax(-1) == data.y)[data.test_mask]
+    assert float(good.double().mean()) == pytest.approx(test["trees"])
+
+
+@pytest.mark.parametrize("model", ["constant", "linear", "trees"])
+def test_classes_without_training_nodes_are_improbable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    data = graph(3, unseen=True)
+    run = fitted(tmp_path / "run", monkeypatch, data, model, metric="macro_f1", class_weights=True)
+    out = network_of(run, data)(data.x, data.edge_index).detach()
+    assert out.shape == (300, 3)
+    assert float(out.softmax(-1)[:, 1].max()) < 0.01
+
+
+def test_arrays_that_are_no_trees_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = graph(2)
+    run = fitted(tmp_path / "run", monkeypatch, data, "trees")
+    weights = load_file(run.folder / "model.safetensors")
+    weights["layers.0.left"][0, 0] = 0  # the root is its own child: a prediction would never end
+    save_file(weights, run.folder / "model.safetensors")
+    with pytest.raises(ValueError, match="do not describe trees"):
+        network_of(run, data)
+
+
+def test_fitted_models_have_no_options_and_need_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match="hidden_channels=64 is read by no layer"):
+        ModelOptions(name="trees", hidden_channels=64)
+    with pytest.raises(ValueError, match="last='linear' is unknown"):
+        ModelOptions(name="gcn", last="linear")
+    monkeypatch.setattr(features, "find_spec", lambda name: None)
+    with pytest.raises(ImportError, match=r"needs scikit-learn; install it with: pip install 'torch-goat\[cli\]'"):
+        fitted(tmp_path / "run", monkeypatch, graph(2), "linear")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,252 @@
+"""The plan of a comparison: which models fit into a time budget and into memory, after a short trial of each."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from torch_goat import settings
+from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.run import RunError, usable
+from torch_goat.experiments.training.features import FittedModel, check_installed
+from torch_goat.experiments.training.loop import Loop
+from torch_goat.experiments.training.options import Experiment
+from torch_goat.experiments.training.processes import make_fabric
+from torch_goat.experiments.training.result import PeakMemory
+from torch_goat.experiments.training.task import Task
+from torch_goat.experiments.training.train import build_network
+from torch_goat.experiments.verdict import shown
+from torch_goat.files import no_link, replace_file
+from torch_goat.settings import SettingsError
+
+if TYPE_CHECKING:
+    from torch_goat.data.tables.graph import TableGraph
+
+PLAN: Final = "plan.json"
+TRIAL_EPOCHS: Final = 3  # of which the first compiles kernels and is not counted
+START_SECONDS: Final = 0.1  # of a run, besides its epochs
+BATCH_SIZE: Final = 1024  # of mini-batches, where full batches do not fit
+FANOUT: Final = (15, 10)
+MEMORY_SHARE: Final = 0.7  # of the free memory that full batches may use
+_COPIES: Final = {"goat": 10, "goat-paper": 10, "gat": 5, "gatv2": 6, "mlp": 0}  # of a layer's states, per edge
+
+
+@dataclass(frozen=True)
+class PlannedModel:
+    """A model of a plan."""
+
+    experiment: Experiment  # without its split and seed
+    seconds: float  # expected time of a run
+    most: float  # time of a run that trains for all epochs
+    memory: int  # peak memory in bytes; 0 if unknown
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a comparison trains, as in ``plan.json``: every model on every repetition."""
+
+    minutes: float  # the time budget; 0 for none
+    repetitions: tuple[tuple[int, int], ...]  # split and number of the seed
+    models: Mapping[str, PlannedModel]  # in the order of training, the fastest first
+    skipped: Mapping[str, float]  # models that do not fit, with the expected seconds of a run
+    request: str = ""  # identifies what was asked for, so that the same request repeats the same plan
+
+    @property
+    def runs(self) -> int:
+        return len(self.models) * len(self.repetitions)
+
+    @property
+    def seconds(self) -> float:
+        """The expected time of all runs."""
+        return len(self.repetitions) * sum(model.seconds for model in self.models.values())
+
+    @property
+    def most(self) -> float:
+        """The time of all runs if none stops early."""
+        return len(self.repetitions) * sum(model.most for model in self.models.values())
+
+    @property
+    def memory(self) -> int:
+        """The peak memory of the largest model, in bytes."""
+        return max((model.memory for model in self.models.values()), default=0)
+
+    def __iter__(self) -> Iterator[tuple[str, int, Experiment]]:
+        """The runs in order: the model, the number of the repetition and the experiment."""
+        for number, (split, repeat) in enumerate(self.repetitions):
+            for name, model in self.models.items():
+                yield name, number, replace(model.experiment, seed=model.experiment.seed + repeat, index=split)
+
+    def to_json(self) -> str:
+        models = {
+            name: {"seconds": one.seconds, "most": one.most, "memory": one.memory}
+            | {"experiment": settings.to_table(one.experiment)}
+            for name, one in self.models.items()
+        }
+        table = {"minutes": self.minutes, "request": self.request, "repetitions": self.repetitions, "models": models}
+        return json.dumps(table | {"skipped": dict(self.skipped)}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Plan":
+        table = json.loads(text)
+        models = {
+            str(name): PlannedModel(
+                settings.parse(Experiment, one["experiment"], PLAN),
+                float(one["seconds"]),
+                float(one["most"]),
+                int(one["memory"]),
+            )
+            for name, one in table["models"].items()
+        }
+        repetitions = tuple((int(split), int(repeat)) for split, repeat in table["repetitions"])
+        skipped = {str(name): float(seconds) for name, seconds in table["skipped"].items()}
+        return cls(float(table["minutes"]), repetitions, models, skipped, str(table["request"]))
+
+
+def make_plan(
+    starts: Mapping[str, Experiment],
+    repetitions: Sequence[tuple[int, int]],
+    graphs: Mapping[str, "TableGraph"],
+    *,
+    minutes: float,
+    device: str = "auto",
+    batches: bool = True,
+    request: str = "",
+) -> Plan:
+    """Plans a comparison after a trial of each model.
+
+    The fastest models come first, until the budget is used up; the others are skipped. A run is expected to take twice
+    its patience in epochs. The time of the trials counts.
+
+    Args:
+        starts: The models' experiments, without split and seed.
+        repetitions: The split and the number of the seed of each run of a model.
+        graphs: The graph of each model.
+        minutes: The time budget; 0 for none.
+        device: As in :func:`train`.
+        batches: Whether mini-batches may replace full batches that do not fit in memory.
+        request: What :attr:`Plan.request` is to be.
+    """
+    begun = monotonic()
+    tried = {name: _try(start, graphs[name], device, batches) for name, start in starts.items()}
+    left = 60 * minutes - (monotonic() - begun) if minutes else math.inf
+    ordered = sorted(tried, key=lambda name: tried[name].seconds)
+    chosen: dict[str, PlannedModel] = {}
+    for name in ordered:
+        cost = len(repetitions) * tried[name].seconds
+        if cost <= left:
+            chosen[name] = tried[name]
+            left -= cost
+    if all(name == "constant" for name in chosen):
+        fastest = next(name for name in ordered if name != "constant")
+        name = shown(fastest, "mse" if graphs[fastest].schema.task == "regression" else "")
+        needed = len(repetitions) * tried[fastest].seconds + monotonic() - begun
+        raise SettingsError(
+            f"--minutes {minutes:g} is too short: {name}, the fastest model, needs about {needed / 60:.2g} "
+            "minutes for its trial and runs; allow more, or set --minutes 0 for no limit."
+        )
+    skipped = {name: tried[name].seconds for name in ordered if name not in chosen}
+    return Plan(minutes, tuple(repetitions), chosen, skipped, request)
+
+
+def read_plan(folder: Path) -> Plan | None:
+    """The plan in a folder, if there is one."""
+    path = folder / PLAN
+    if not path.exists():
+        return None
+    with usable(folder):
+        text = path.read_bytes()
+    try:
+        return Plan.from_json(text.decode())
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise RunError(f"{path} is damaged or from another version; remove it to plan again.") from error
+
+
+def write_plan(folder: Path, plan: Plan) -> None:
+    """Writes a plan into a folder, which is created if needed."""
+    with usable(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        replace_file(no_link(folder / PLAN), plan.to_json())
+
+
+def _try(start: Experiment, graph: "TableGraph", device: str, batches: bool) -> PlannedModel:
+    """Trains a model for a few epochs, in memory; in mini-batches if full ones do not fit."""
+    small = start.model.fitted or start.training.batch_size > 0 or not batches
+    place = make_fabric(device, start.training.precision).device
+    if not small and full_batch_bytes(start, graph) > MEMORY_SHARE * free_memory(place):
+        start, small = _in_batches(start, graph), True
+    try:
+        return _timed(start, graph, device)
+    except (torch.OutOfMemoryError, RuntimeError) as error:
+        if small or "memory" not in str(error):
+            raise
+    if place.type == "cuda":
+        torch.cuda.empty_cache()
+    return _timed(_in_batches(start, graph), graph, device)
+
+
+def _timed(start: Experiment, graph: "TableGraph", device: str) -> PlannedModel:
+    options = start.training
+    fabric = make_fabric(device, options.precision)
+    with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
+        torch.manual_seed(start.seed)
+        task = Task(graph.data, fabric.device, class_weights=options.class_weights, metric=options.metric)
+        network, memory = build_network(start, graph.data, task), PeakMemory(fabric.device)
+        if start.model.fitted:
+            check_installed(start.model.name)
+            model = FittedModel(network, task, options, fabric, trial=True)
+            seconds = START_SECONDS + model.epochs[0].seconds * model.trial_factor
+            return PlannedModel(start, seconds, seconds, memory.read())
+        short = replace(options, epochs=TRIAL_EPOCHS, patience=0, record_orderings=(), order_noise_end=None)
+        times = [epoch.seconds for epoch in Loop(network, task, short, fabric, seed=start.seed)]
+    each = min(times[1:], default=times[0])
+    expected = min(options.epochs, 2 * options.patience or options.epochs)
+    return PlannedModel(start, START_SECONDS + expected * each, START_SECONDS + options.epochs * each, memory.read())
+
+
+def _in_batches(start: Experiment, graph: "TableGraph") -> Experiment:
+    size = min(BATCH_SIZE, int(graph.data.train_mask.sum()))
+    layers = start.model.num_layers
+    fanout = (*FANOUT, *[FANOUT[-1]] * layers)[:layers]
+    return replace(start, training=replace(start.training, batch_size=size, fanout=fanout, record_orderings=()))
+
+
+def full_batch_bytes(start: Experiment, graph: "TableGraph") -> float:
+    """A rough estimate of the memory that an epoch on the whole graph needs."""
+    model, data = start.model, graph.data
+    width = model.hidden_channels * (model.heads if "heads" in KINDS[model.name].reads else 1)
+    states = model.num_layers * width * (8 * data.num_nodes + _COPIES.get(model.name, 3) * data.num_edges)
+    return 4.0 * (2 * data.num_nodes * data.num_features + states)
+
+
+def free_memory(device: torch.device) -> float:
+    """The free memory of a device in bytes; infinite if it is unknown."""
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    found = [_available(Path("/proc/meminfo"))]
+    limits = [Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current")]
+    try:
+        most, used = (float(path.read_text()) for path in limits)
+        found.append(most - used)
+    except (OSError, ValueError):  # no limit
+        pass
+    return min(found)
+
+
+def _available(path: Path) -> float:
+    try:
+        lines = path.read_text().splitlines()
+    except OSError:
+        return math.inf
+    return 1024.0 * next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), math.inf)
+
+
+def request_of(starts: Mapping[str, Experiment], repetitions: Sequence[tuple[int, int]], more: Any) -> str:
+    """Identifies a request for a comparison."""
+    text = json.dumps([{name: settings.to_table(one) for name, one in starts.items()}, list(repetitions), more])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
