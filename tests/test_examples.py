@@ -1,6 +1,11 @@
 """The scripts in examples/ run, are short, and learn what they set out to learn."""
 
 import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -57,3 +62,22 @@ def test_order_by_time() -> None:
     given, learned = script("order_by_time").main(num_customers=600, epochs=40)
     assert given > 0.85
     assert learned < 0.6  # prices alone do not tell which purchase was the last
+
+
+def test_the_notebook_runs_and_shows_its_output(tmp_path: Path) -> None:
+    """In a fresh process, with fewer epochs."""
+    shutil.copytree(EXAMPLES / "village", tmp_path / "village")
+    text = (EXAMPLES / "tables.ipynb").read_text(encoding="utf-8")
+    assert text.count(": 200}") == 1
+    copied = tmp_path / "tables.ipynb"
+    copied.write_text(text.replace(": 200}", ": 2}"), encoding="utf-8")
+    command = [sys.executable, "-W", "error::FutureWarning", "-m", "tests.notebooks", copied]
+    place = {"cwd": EXAMPLES.parent, "env": os.environ | {"OMP_NUM_THREADS": "1"}}
+    subprocess.run(command, check=True, timeout=300, **place)  # type: ignore[call-overload]
+    shown, ran = (
+        [[one["output_type"] for one in cell.get("outputs", ())] for cell in json.loads(notebook)["cells"]]
+        for notebook in (text, copied.read_text(encoding="utf-8"))
+    )
+    assert shown == ran
+    assert sum(map(len, shown)) >= 10
+    assert (tmp_path / "village.html").exists()
