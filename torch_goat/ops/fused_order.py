@@ -16,10 +16,12 @@ from torch import Tensor
 from torch_goat.ops.neighborhoods import Neighborhoods
 from torch_goat.ops.once import differentiable_once
 from torch_goat.ops.ragged_rnn.triton.launch import on_device
+from torch_goat.ops.ragged_rnn.triton.mean import split_longest
 from torch_goat.ops.ties import resolve_ties
 
 _BLOCK = 512  # places of a program that has no segments
-_TILE = {"SEGMENTS": 4, "PLACES": 32, "num_warps": 1}  # of a program that has
+_LONG = {"SEGMENTS": 1, "PLACES": 1024, "num_warps": 8}  # of a program that has one
+_SHORT = {"SEGMENTS": 4, "PLACES": 32, "num_warps": 1}  # of a program that has several
 
 
 def order_and_weigh(
@@ -67,11 +69,12 @@ class _OrderAndWeigh(torch.autograd.Function):
             shape = (heads, num_tokens)
             token = resolve_ties(token.view(shape), tied.view(shape), x, hood.source, resolved.view(shape))
             source, alpha, ordered = torch.empty_like(token), torch.empty_like(score), torch.empty_like(score)
-            weigh_kernel[(triton.cdiv(hood.num_targets, _TILE["SEGMENTS"]), heads)](
-                *(token, hood.source, score, hood.ptr, hood.by_length, source, ordered, alpha),
-                *(hood.num_targets, num_tokens),
-                **_TILE,
-            )
+            for first, programs, is_long in split_longest(hood, _SHORT["SEGMENTS"]):
+                weigh_kernel[(programs, heads)](
+                    *(token, hood.source, score, hood.ptr, hood.by_length, source, ordered, alpha),
+                    *(first, hood.num_targets, num_tokens),
+                    **(_LONG if is_long else _SHORT),
+                )
         ctx.mark_non_differentiable(token, source)
         ctx.save_for_backward(token, ordered, alpha)
         ctx.negative_slope, ctx.hood = negative_slope, hood
@@ -103,13 +106,14 @@ def _flow_back(
     """The gradients of the shares of sources and targets."""
     heads, num_tokens = token.shape
     by_token, of_target = torch.empty_like(score), score.new_empty(heads, hood.num_targets)
-    grads = (None if grad is None else grad.contiguous() for grad in (grad_score, grad_alpha))
+    grads = tuple(None if grad is None else grad.contiguous() for grad in (grad_score, grad_alpha))
     with on_device(score):
-        back_kernel[(triton.cdiv(hood.num_targets, _TILE["SEGMENTS"]), heads)](
-            *(*grads, token, score, alpha, hood.ptr, hood.by_length, by_token, of_target),
-            *(hood.num_targets, num_tokens, negative_slope),
-            **_TILE,
-        )
+        for first, programs, is_long in split_longest(hood, _SHORT["SEGMENTS"]):
+            back_kernel[(programs, heads)](
+                *(*grads, token, score, alpha, hood.ptr, hood.by_length, by_token, of_target),
+                *(first, hood.num_targets, num_tokens, negative_slope),
+                **(_LONG if is_long else _SHORT),
+            )
     return hood.sum_by_source(by_token), of_target
 
 
@@ -158,16 +162,16 @@ def token_kernel(key, place, token, resolved, tied, num_places, num_tokens, BLOC
 
 
 @triton.jit
-def block_of_targets(order, ptr, num_targets, SEGMENTS: tl.constexpr):
-    """Targets of similar length, their first place and length, ``[SEGMENTS, 1]``."""
-    rank = tl.program_id(0) * SEGMENTS + tl.arange(0, SEGMENTS)[:, None]
+def block_of_targets(order, ptr, first, num_targets, SEGMENTS: tl.constexpr):
+    """Targets of similar length from a rank on, their first place and length, ``[SEGMENTS, 1]``."""
+    rank = first + tl.program_id(0) * SEGMENTS + tl.arange(0, SEGMENTS)[:, None]
     present = rank < num_targets
     target = tl.load(order + rank, present, 0)
     start = tl.load(ptr + target, present, 0)
     return target, start, (tl.load(ptr + target + 1, present, 0) - start).to(tl.int32), present
 
 
-@triton.jit(do_not_specialize=["num_targets", "num_tokens"])
+@triton.jit(do_not_specialize=["first", "num_targets", "num_tokens"])
 def weigh_kernel(
     token,
     source,
@@ -177,6 +181,7 @@ def weigh_kernel(
     ordered_source,
     ordered_score,
     alpha,
+    first,
     num_targets,
     num_tokens,
     SEGMENTS: tl.constexpr,
@@ -184,7 +189,7 @@ def weigh_kernel(
 ):
     """Sources, scores and coefficients in order; the first score of a segment is the highest."""
     head = tl.program_id(1).to(tl.int64)
-    _target, start, length, _present = block_of_targets(order, ptr, num_targets, SEGMENTS)
+    _target, start, length, _present = block_of_targets(order, ptr, first, num_targets, SEGMENTS)
     slot = tl.arange(0, PLACES)[None, :]
     score += head * num_tokens
     at = head * num_tokens + start + slot  # [SEGMENTS, PLACES]
@@ -205,7 +210,7 @@ def weigh_kernel(
         tl.store(alpha + at + step, tl.exp(value - peak) / total, inside)
 
 
-@triton.jit(do_not_specialize=["num_targets", "num_tokens", "slope"])
+@triton.jit(do_not_specialize=["first", "num_targets", "num_tokens", "slope"])
 def back_kernel(
     grad_score,
     grad_alpha,
@@ -216,6 +221,7 @@ def back_kernel(
     order,
     by_token,
     of_target,
+    first,
     num_targets,
     num_tokens,
     slope,
@@ -224,7 +230,7 @@ def back_kernel(
 ):
     """The gradients of the scores before LeakyReLU, by token and added up by target."""
     head = tl.program_id(1).to(tl.int64)
-    target, start, length, present = block_of_targets(order, ptr, num_targets, SEGMENTS)
+    target, start, length, present = block_of_targets(order, ptr, first, num_targets, SEGMENTS)
     slot = tl.arange(0, PLACES)[None, :]
     at = head * num_tokens + start + slot
     longest = tl.max(length)

@@ -17,6 +17,7 @@ from torch import Tensor
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.triton.launch import on_device
 from torch_goat.ops.ragged_rnn.triton.sources import SumBySource
+from torch_goat.ops.segments import Segments
 
 
 class Sizes(NamedTuple):
@@ -38,7 +39,22 @@ def sizes(channels: int) -> Sizes:
     return chosen._replace(chunks=max(1, 256 // width), source_warps=max(1, width // 128))
 
 
-@triton.jit(do_not_specialize=["num_targets", "num_places", "num_heads"])
+# Segments of a large graph that have programs of their own, so that a hub does not take longer than all the others.
+# In a small graph another launch would.
+LONGEST, LARGE = 64, 2**17
+
+
+def split_longest(segments: Segments, size: int) -> list[tuple[int, int, bool]]:
+    """The rank by length of the first segment, the programs and whether they have one long segment of each launch.
+
+    The other programs have ``size`` segments.
+    """
+    longest = min(LONGEST, segments.num_segments) if segments.num_places > LARGE else 0
+    others = triton.cdiv(segments.num_segments - longest, size)
+    return [launch for launch in ((0, longest, True), (longest, others, False)) if launch[1]]
+
+
+@triton.jit(do_not_specialize=["first", "num_targets", "num_places", "num_heads"])
 def sum_segments_kernel(
     states,
     source,
@@ -46,6 +62,7 @@ def sum_segments_kernel(
     ptr,
     order,
     out,
+    first,
     num_targets,
     num_places,
     num_heads,
@@ -56,7 +73,7 @@ def sum_segments_kernel(
 ):
     """Reads ``states`` ``[S, K, C]`` and writes ``out`` ``[T, K, C]`` of one head; ``order`` has targets by length."""
     head = tl.program_id(1).to(tl.int64)
-    rank = tl.program_id(0) * SEGMENTS + tl.arange(0, SEGMENTS)[:, None]  # [SEGMENTS, 1]
+    rank = first + tl.program_id(0) * SEGMENTS + tl.arange(0, SEGMENTS)[:, None]  # [SEGMENTS, 1]
     present = rank < num_targets
     target = tl.load(order + rank, present, 0)
     start = tl.load(ptr + target, present, 0)
@@ -95,11 +112,14 @@ def weighted_sum(z: Tensor, places: Places, weight: Tensor) -> Tensor:
         chosen, order = sizes(channels), places.segments.by_length
         tensors = (z.contiguous(), places.source.contiguous(), weight.contiguous(), places.ptr, order, out)
         constants = {"CHANNELS": channels, "WIDTH": triton.next_power_of_2(channels), "num_warps": chosen.warps}
-        constants |= {"SEGMENTS": chosen.segments, "PLACES": chosen.places}
+        tile = {"SEGMENTS": chosen.segments, "PLACES": chosen.places}
+        long = {"SEGMENTS": 1, "PLACES": 8 * chosen.segments * chosen.places, "num_warps": 8 * chosen.warps}
+        counts = (num_targets, places.source.size(1), heads)
         with on_device(z):
-            sum_segments_kernel[(triton.cdiv(num_targets, chosen.segments), heads)](
-                *tensors, num_targets, places.source.size(1), heads, **constants
-            )
+            for first, programs, is_long in split_longest(places.segments, chosen.segments):
+                sum_segments_kernel[(programs, heads)](
+                    *tensors, first, *counts, **constants | (long if is_long else tile)
+                )
     return out
 
 

@@ -204,8 +204,6 @@ def wide_backward_kernel(
     bounds,
     high,
     low,
-    back_high,
-    back_low,
     bias_ih,
     bias_hh,
     states,
@@ -225,25 +223,24 @@ def wide_backward_kernel(
     HIDDEN: tl.constexpr,
     UNITS: tl.constexpr,
     SLICES: tl.constexpr,
-    ALL_SLICES: tl.constexpr,
+    SIDE_BY_SIDE: tl.constexpr,
     PARTS: tl.constexpr,
     STORED: tl.constexpr,
     WIDTH: tl.constexpr,
-    RECOMPUTE: tl.constexpr,
     TOGETHER: tl.constexpr,
     SEGMENTS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
     """Gradients of the parts by place, from those of the final states ``[T, K, D, H]``.
 
-    ``gradients`` is ``[K * D, E, STORED * H]``. Before, it has the recurrent shares of the gates; with ``RECOMPUTE``,
-    they are computed here. Segments are walked from their last step to their first.
+    ``gradients`` is ``[K * D, E, STORED * H]``. Before, it has the recurrent shares of the gates.
+    Segments are walked from their last step to their first.
     The gradient of a state is a sum over all gates, so each program writes what its gates add to it, ``exchange``
-    ``[chains, num_groups, 2, SLICES, SEGMENTS, SLICES * UNITS]``. ``back_high`` and ``back_low`` are
+    ``[chains, num_groups, 2, SLICES, SEGMENTS, SLICES * UNITS]``. ``high`` and ``low`` are
     ``[K * D, SLICES, GATES * UNITS, WIDTH]`` or, if parts are multiplied ``TOGETHER``, have ``UNITS * PARTS`` rows;
     ``bias_sums`` is ``[num_groups, K * D, parts, H]``.
     """
-    DTYPE: tl.constexpr = back_high.dtype.element_ty
+    DTYPE: tl.constexpr = high.dtype.element_ty
     ROW: tl.constexpr = DIRECTIONS * GATES * HIDDEN
     SHARED: tl.constexpr = SLICES * UNITS
     COLUMNS: tl.constexpr = UNITS * PARTS
@@ -258,18 +255,13 @@ def wide_backward_kernel(
     inside = column < HIDDEN
     row = tl.arange(0, SEGMENTS)[:, None]
 
-    BACK_CHUNKS: tl.constexpr = 1 if TOGETHER else GATES
-    BACK_ROWS: tl.constexpr = COLUMNS if TOGETHER else UNITS
-    own = (chain * SLICES + slice) * (BACK_CHUNKS * BACK_ROWS * WIDTH)
-    back_highs = load_chunks(back_high + own, BACK_CHUNKS, BACK_ROWS, WIDTH)
-    back_lows = back_highs
+    CHUNKS: tl.constexpr = 1 if TOGETHER else GATES
+    ROWS: tl.constexpr = COLUMNS if TOGETHER else UNITS
+    own = (chain * SLICES + slice) * (CHUNKS * ROWS * WIDTH)
+    highs = load_chunks(high + own, CHUNKS, ROWS, WIDTH)
+    lows = highs
     if PRECISION == "tf32x3":
-        back_lows = load_chunks(back_low + own, BACK_CHUNKS, BACK_ROWS, WIDTH)
-    if RECOMPUTE:
-        highs = load_chunks(high + chain * (UNITS * COLUMNS), 1, UNITS, COLUMNS)
-        lows = highs
-        if PRECISION == "tf32x3":
-            lows = load_chunks(low + chain * (UNITS * COLUMNS), 1, UNITS, COLUMNS)
+        lows = load_chunks(low + own, CHUNKS, ROWS, WIDTH)
     bias = load_bias(bias_ih + chain * GATES * HIDDEN, bias_hh + chain * GATES * HIDDEN, column, GATES, HIDDEN)
     projected += head * num_sources * ROW + direction * GATES * HIDDEN
     source += head * num_places
@@ -295,19 +287,13 @@ def wide_backward_kernel(
         index_1, scale_1 = load_place(source, coefficient, first, stride, length, 1, DTYPE)
         gates = load_row(projected, index, column, length, 0, GATES, HIDDEN, ROW)
         h, c = load_states(states, to_c, first, stride, column, length, 0, KIND, HIDDEN)
-        if not RECOMPUTE:
-            shares = load_shares(gradients, first, stride, column, length, 0, GATES, HIDDEN, STORED)
+        shares = load_shares(gradients, first, stride, column, length, 0, GATES, HIDDEN, STORED)
 
         for step in range(tl.max(length)):
             gates_1 = load_row(projected, index_1, column, length, step + 1, GATES, HIDDEN, ROW)
             h_1, c_1 = load_states(states, to_c, first, stride, column, length, step + 1, KIND, HIDDEN)
             index_2, scale_2 = load_place(source, coefficient, first, stride, length, step + 2, DTYPE)
-            if RECOMPUTE:
-                total = multiply_add(h, highs[0], lows[0], tl.zeros([SEGMENTS, COLUMNS], DTYPE), PRECISION)
-                shares = take_apart(total, PARTS, SEGMENTS, UNITS)
-                shares_1 = shares
-            else:
-                shares_1 = load_shares(gradients, first, stride, column, length, step + 1, GATES, HIDDEN, STORED)
+            shares_1 = load_shares(gradients, first, stride, column, length, step + 1, GATES, HIDDEN, STORED)
 
             factors = local_derivatives(combine(gates, scale, bias, shares, GATES), h, c, KIND)
             grad_parts, rest, grad_c = step_back(grad_h, grad_c, factors, KIND)
@@ -320,10 +306,10 @@ def wide_backward_kernel(
             recurrent = recurrent_parts(grad_parts, KIND)
             if TOGETHER:
                 x = put_together(recurrent, PARTS, SEGMENTS, UNITS)
-                product = multiply_add(x, back_highs[0], back_lows[0], product, PRECISION)
+                product = multiply_add(x, highs[0], lows[0], product, PRECISION)
             else:
                 for part in tl.static_range(GATES):
-                    product = multiply_add(recurrent[part], back_highs[part], back_lows[part], product, PRECISION)
+                    product = multiply_add(recurrent[part], highs[part], lows[part], product, PRECISION)
             if SLICES == 1:
                 grad_h = rest + product
             else:
@@ -332,10 +318,12 @@ def wide_backward_kernel(
                 tl.store(latest + (slice * SEGMENTS + row) * SHARED + every, product, (every < SHARED) & (row >= 0))
                 rounds += 1
                 wait_for_group(counter, rounds * SLICES)
-                other = tl.arange(0, ALL_SLICES)[:, None, None]
-                at = (other * SEGMENTS + row[None, :, :]) * SHARED + column[None, :, :]
-                added = tl.load(latest + at, (other < SLICES) & (at >= 0), 0.0, cache_modifier=".cg")
-                grad_h = rest + tl.sum(added, axis=0)
+                grad_h = rest
+                for slices in tl.static_range(0, SLICES, SIDE_BY_SIDE):
+                    other = slices + tl.arange(0, SIDE_BY_SIDE)[:, None, None]
+                    at = (other * SEGMENTS + row[None, :, :]) * SHARED + column[None, :, :]
+                    added = tl.load(latest + at, (other < SLICES) & (at >= 0), 0.0, cache_modifier=".cg")
+                    grad_h += tl.sum(added, axis=0)
             # After its end, the gradient of a segment could grow to infinity, which times zero is NaN.
             more = step + 1 < length
             grad_h = tl.where(more, grad_h, 0.0)

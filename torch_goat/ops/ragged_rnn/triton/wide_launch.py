@@ -22,8 +22,7 @@ class WideSizes(NamedTuple):
     rows: int  # of the matrix in a chunk
     segments: int = 16  # per block; the least that `tl.dot` takes
     warps: int = 8
-    waves: int = 2  # groups of one program per multiprocessor
-    recompute: bool = False  # whether the backward computes gates step by step, and not all of them before
+    waves: int = 1  # groups of one program per multiprocessor
 
 
 _WEIGHTS = 2**14  # of a program: two numbers each take half of a multiprocessor's shared memory
@@ -34,8 +33,7 @@ def sizes(kind: str, hidden: int) -> WideSizes:
     width = triton.next_power_of_2(hidden)
     units = min(width, _WEIGHTS // (_parts(kind) * width))
     if units == width:
-        small = width <= 32
-        return WideSizes(units, 1, width, warps=4 if small else 8, waves=4 if small else 2, recompute=small)
+        return WideSizes(units, 1, width, warps=4, waves=4) if width <= 32 else WideSizes(units, 1, width)
     return WideSizes(units, triton.cdiv(hidden, units), rows=64)
 
 
@@ -76,26 +74,22 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, states: Tensor, source_siz
     before = states[0].view(chains, num_places, hidden)
     by_source = SumBySource(projected, inputs.places, inputs.weight, weight_hh.dtype, source_sizes)
     gradients = weight_hh.new_empty(heads, directions, num_places, stored * hidden)
-    back_high, back_low = high, low = _matrices(weight_hh, kind, chosen, back=True)
-    if chosen.recompute:
-        high, low = _matrices(weight_hh, kind, chosen)
-    else:
-        shares = gradients.view(chains, num_places, -1)[..., : gates * hidden]
-        torch.bmm(before, weight_hh.view(chains, -1, hidden).transpose(1, 2), out=shares)
+    shares = gradients.view(chains, num_places, -1)[..., : gates * hidden]
+    torch.bmm(before, weight_hh.view(chains, -1, hidden).transpose(1, 2), out=shares)
+    high, low = _matrices(weight_hh, kind, chosen, back=True)
     bias_sums = []
     for first, number, groups, bounds in _launches(inputs, chosen, range(chains)):
-        exchange, counters = _meeting_place(back_high, number * groups, chosen, chosen.slices * chosen.segments)
+        exchange, counters = _meeting_place(high, number * groups, chosen, chosen.slices * chosen.segments)
         sums = weight_hh.new_empty(groups, chains, stored, hidden)
         wide_backward_kernel[(number * groups * chosen.slices,)](
             *(grad, projected, inputs.places.source, inputs.weight, inputs.places.ptr),
-            *(inputs.places.segments.by_length, bounds, high, low, back_high, back_low),
+            *(inputs.places.segments.by_length, bounds, high, low),
             *(inputs.bias_ih, inputs.bias_hh, states, gradients, sums, exchange, counters),
             *_counts(inputs, first, groups),
             **_constants(kind, inputs, chosen),
-            ALL_SLICES=triton.next_power_of_2(chosen.slices),
+            SIDE_BY_SIDE=min(16, triton.next_power_of_2(chosen.slices)),
             STORED=stored,
             WIDTH=triton.next_power_of_2(hidden),
-            RECOMPUTE=chosen.recompute,
             TOGETHER=_together(chosen),
         )
         bias_sums.append(sums[:, first : first + number].sum(dim=0))
