@@ -16,7 +16,7 @@ from torch_goat.data.loader.folder import digest
 from torch_goat.data.tables import Tables, load_tables
 from torch_goat.experiments.comparison import Ranking, compare_runs
 from torch_goat.experiments.leaderboard import Plan, make_plan, read_plan, request_of, write_plan
-from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.run import Run
 from torch_goat.experiments.search import fingerprint, own_starting_point
 from torch_goat.experiments.training.options import Experiment
