@@ -46,5 +46,5 @@ def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Processes of a search that begin with everything imported, instead of whole new interpreters."""
     from torch_goat.experiments import pool
 
-    context = server()
-    monkeypatch.setattr(pool.multiprocessing, "get_context", lambda kind: context)
+    context, other = server(), pool.multiprocessing.get_context  # which scikit-learn calls, too
+    monkeypatch.setattr(pool.multiprocessing, "get_context", lambda kind=None: context if kind else other())

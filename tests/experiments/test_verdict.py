@@ -12,7 +12,7 @@ from scipy import stats
 
 from torch_goat.data.tables import Tables
 from torch_goat.experiments import Experiment, ModelOptions, Result, Verdict, compare_runs
-from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.verdict import WITHOUT_EDGES, paired_difference
 
 TABLES = Tables("nodes.csv", "label", "edges.csv")

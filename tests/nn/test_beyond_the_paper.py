@@ -11,7 +11,7 @@ from tests.backends import AVAILABLE, device_of
 from tests.compare import relative_error
 from tests.graphs import small_graph
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.nn import GOATConv
 
 N = 10

@@ -14,8 +14,7 @@ from torch_goat.app.estimators import (
     write_report,
 )
 from torch_goat.data.tables import load_tables
-from torch_goat.experiments import Run, compare_models
-from torch_goat.experiments.comparison import Ranking
+from torch_goat.experiments import ModelComparison, compare_models
 from torch_goat.experiments.verdict import Verdict, shown
 
 if TYPE_CHECKING:
@@ -25,8 +24,9 @@ if TYPE_CHECKING:
 class Leaderboard:
     """Models that were compared on the same splits of a graph; printed, it is a table and the verdict."""
 
-    def __init__(self, ranking: Ranking[Run], place: TableFolder, notes: tuple[str, ...]) -> None:
-        self.ranking = ranking  #: The runs of each model, the best model on the validation nodes first.
+    def __init__(self, compared: ModelComparison, place: TableFolder, notes: tuple[str, ...]) -> None:
+        self.ranking = compared.ranking  #: The runs of each model, the best model on the validation nodes first.
+        self.plan = compared.plan  #: What was trained; ``plan.skipped`` names models that did not fit the time budget.
         self.notes = notes  #: Remarks about the tables.
         self._place = place  # a temporary folder exists as long as this
 
@@ -120,15 +120,15 @@ def compare(
     with place.named():
         read = place.tables(nodes, edges, target=target, **tables)
         graph = load_tables(read, index or 0)
-    compared = compare_models(
-        read,
-        place.root,
-        graph=graph,
-        index=index,
-        assignments=assignments(options),
-        repeats=repeats,
-        minutes=minutes,
-        metric=metric,
-        device=device,
-    )
-    return Leaderboard(compared.ranking, place, tuple(map(place.rename, graph.notes)))
+        compared = compare_models(
+            read,
+            place.root,
+            graph=graph,
+            index=index,
+            assignments=assignments(options),
+            repeats=repeats,
+            minutes=minutes,
+            metric=metric,
+            device=device,
+        )
+    return Leaderboard(compared, place, tuple(map(place.rename, graph.notes)))

@@ -15,6 +15,7 @@ from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.result import Result
 from torch_goat.experiments.verdict import Difference, Verdict, judge, paired_difference
 
+REPEATS: Final = 3  # runs of each model
 EXACT_PAIRS: Final = 13  # up to this number of pairs, the signed-rank test enumerates all assignments of signs
 LABEL_SETTINGS: Final = 4  # settings that a label lists
 Z95: Final = 1.959963984540054  # 97.5 % quantile of the normal distribution

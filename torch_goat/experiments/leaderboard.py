@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from torch_goat import settings
-from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.run import RunError, usable
 from torch_goat.experiments.training.features import FittedModel, check_installed
 from torch_goat.experiments.training.loop import Loop

@@ -14,9 +14,9 @@ from torch_goat.data.datasets import DATASETS
 from torch_goat.data.loader import open_graph
 from torch_goat.data.loader.folder import digest
 from torch_goat.data.tables import Tables, load_tables
-from torch_goat.experiments.comparison import Ranking, compare_runs
+from torch_goat.experiments.comparison import REPEATS, Ranking, compare_runs
 from torch_goat.experiments.leaderboard import Plan, make_plan, read_plan, request_of, write_plan
-from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.run import Run
 from torch_goat.experiments.search import fingerprint, own_starting_point
 from torch_goat.experiments.training.options import Experiment
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
 MODELS: Final = ("goat", "gat", "sage-mean", "gcn", "mlp", "trees", "linear", "constant")  # compared on your graph
-REPEATS: Final = 3  # runs of each model in a comparison
 UNBALANCED: Final = 3.0  # the ratio of the largest to the smallest class from which on classes are unbalanced
 RECORDED: Final = (0, 10, 30, 100, 300)  # epochs whose orderings are recorded, to show how stable they are
 MOST_RECORDED: Final = 1_000_000  # edges times heads; beyond, the files would be large

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from torch_goat import settings
-from torch_goat.experiments import Experiment, Interrupted, RunError, finished, train
+from torch_goat.experiments import Experiment, Interrupted, RunError, finished
 from torch_goat.experiments.pool import Event, Pool, Reporter, devices_of
 from torch_goat.experiments.run import ERROR, write_error
 from torch_goat.experiments.training.interrupt import stopping_after
@@ -145,6 +145,8 @@ def why_failed(plan: Sequence[PlannedRun], ends: Iterable[Event]) -> list[str]:
 
 def _run(task: tuple[int, PlannedRun, str | None], device: str, report: Reporter) -> bool:
     number, (folder, experiment), data_dir = task
+    from torch_goat.experiments import train
+
     report.send(Event("started", number, report.job))
     try:
         result = train(

@@ -1,5 +1,7 @@
 """Run folders: everything that :func:`~torch_goat.experiments.train` wrote, read back."""
 
+from __future__ import annotations
+
 import csv
 import json
 import logging
@@ -10,29 +12,32 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 import numpy as np
-import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
-from torch import Tensor
-from torch_geometric.data import Data
 
 from torch_goat import settings
 from torch_goat.data import datasets
 from torch_goat.data.datasets import DATASETS
-from torch_goat.data.loader import open_graph
-from torch_goat.data.loader.csc import edges_of
 from torch_goat.data.tables import Schema, Tables, digest_tables, load_tables
 from torch_goat.experiments import models
 from torch_goat.experiments.training.decisions import Decision
 from torch_goat.experiments.training.options import Experiment, difference
 from torch_goat.experiments.training.result import Result
-from torch_goat.experiments.training.task import Task
 from torch_goat.files import digest_of, is_locked, open_regular, replace_file
-from torch_goat.nn.ordering import Ordering
+from torch_goat.lazy import lazy_module
 from torch_goat.settings import check_known, nearest
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch_geometric.data import Data
+
+    from torch_goat.nn.ordering import Ordering
+else:
+    torch = lazy_module("torch")
+loader = lazy_module("torch_goat.data.loader")
 
 CONFIG: Final = "config.toml"  # the experiment
 RESULT: Final = "result.json"  # written last: where it exists, the run is done
@@ -63,7 +68,7 @@ class Damaged(RunError):
         super().__init__(f"the run folder {folder} is damaged ({what}); train again in another folder.")
         self.folder, self.what = folder, what
 
-    def __reduce__(self) -> tuple[type["Damaged"], tuple[Path, str]]:
+    def __reduce__(self) -> tuple[type[Damaged], tuple[Path, str]]:
         return Damaged, (self.folder, self.what)
 
 
@@ -188,9 +193,11 @@ class Run:
     @cached_property
     def network(self) -> models.Network:
         """The trained network with the weights of the best epoch, in evaluation mode, on the CPU."""
+        from safetensors.torch import load_file
+
         experiment, schema = self.experiment, self.schema
         self._check_done()
-        arrays = open_graph(experiment.graph) if experiment.graph else None
+        arrays = loader.open_graph(experiment.graph) if experiment.graph else None
         with self._reading(CONFIG):
             *widths, edge_dim = _widths(experiment.dataset, schema, arrays)
             degree = torch.tensor([0, 1])  # the degrees that pna layers scale by are stored with the weights
@@ -200,7 +207,7 @@ class Run:
                 network.load_state_dict(load_file(path))
         except Damaged:
             if arrays is not None:  # the arrays may have been replaced by others of another width
-                open_graph(experiment.graph, unchanged=experiment.graph_digest)
+                loader.open_graph(experiment.graph, unchanged=experiment.graph_digest)
             raise
         return network.eval()
 
@@ -215,6 +222,8 @@ class Run:
     @property
     def orderings(self) -> Iterator[tuple[int, int, Ordering]]:
         """The recorded orderings, read one at a time: epoch, GOAT layer (from 1) and ordering."""
+        from torch_goat.nn.ordering import Ordering
+
         for epoch, layer in self._recorded():
             with self._reading(ordering_file(epoch, layer)) as path:
                 ordering = Ordering.load(path)
@@ -228,7 +237,11 @@ class Run:
             own, units = load_tables(tables, one.index, schema), (schema.target_mean, schema.target_scale)
             return NamedGraph(own.data, own.ids, schema.classes, schema.target, *units, decision)
         if one.graph:
-            data = open_graph(one.graph, unchanged=one.graph_digest)
+            from torch_geometric.data import Data
+
+            from torch_goat.data.loader.csc import edges_of
+
+            data = loader.open_graph(one.graph, unchanged=one.graph_digest)
             data = Data(**data.to_dict() | {"edge_index": edges_of(data)})
             classes = 0 if data.y.is_floating_point() else self.network.out_channels
         else:
@@ -391,6 +404,8 @@ def _widths(dataset: str, schema: Schema | None, arrays: Data | None) -> tuple[i
     if schema is not None:
         return schema.in_channels, schema.out_channels, schema.edge_dim
     if arrays is not None:
+        from torch_goat.experiments.training.task import Task
+
         return arrays.num_features, Task(arrays, torch.device("cpu")).channels, arrays.num_edge_features
     check_known("dataset", dataset, DATASETS)
     known = DATASETS[dataset]

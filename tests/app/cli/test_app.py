@@ -44,7 +44,7 @@ def test_a_failure_and_ctrl_c_are_a_sentence(goat: Goat, monkeypatch: pytest.Mon
         (KeyboardInterrupt(), 130, "goat: stopped."),
         (RuntimeError("the graph is broken"), 1, "goat: the graph is broken (--debug shows the traceback)"),
     ):
-        monkeypatch.setattr(torch_goat.app.cli.demo, "train", Mock(side_effect=error))
+        monkeypatch.setattr("torch_goat.experiments.training.train.train", Mock(side_effect=error))
         assert goat("demo", "--device", "cpu", code=code).err.splitlines()[-1] == line
     for arguments in (["--debug", "demo"], ["demo", "--debug"], ["demo", "--debug", "--epochs", "1"]):
         with pytest.raises(RuntimeError, match="the graph is broken"):

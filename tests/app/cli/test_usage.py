@@ -136,7 +136,7 @@ WRONG = [
     ("pid betweenness-100 --groups order", "betweenness-100 has real labels"),
     ("pid xor --values size", "there is no --values size; known are degree, features."),
     ("pid xor --measure brojo", "there is no --measure brojo; did you mean 'broja'?"),
-    ("pid top2 --pool median", "there is no --pool median; known are max, mean, sum."),
+    ("pid top2 --pool product", "there is no --pool product; known are max, mean, sum."),
     (f"pid {OWN} --folds 5 --time age", "--time and --folds cannot be combined"),
     ("pid xor --bins 3", "--bins 3 does not apply to --groups roles"),
     ("pid top2 --target-bins 3", "--target-bins 3 is for real labels, but top2 has classes"),

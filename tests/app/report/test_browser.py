@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 import torch
 
-from tests.app.report.test_report import HOSTILE
+from tests.app.report.test_report import HOSTILE, hostile_tables
 from tests.small_runs import small
 from torch_goat.app.report import report
 from torch_goat.experiments import NamedGraph, Run
@@ -51,11 +51,12 @@ def hub_and_names(self: Run, data_dir: object = None) -> NamedGraph:
 
 @pytest.fixture(scope="module")
 def pages(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A page on two seeds, one without an order, one on two models, and one with hostile names and a hub."""
+    """Pages on two seeds, without an order, on two models, on hostile tables, and with hostile names and a hub."""
     folder, compared = tmp_path_factory.mktemp("pages"), runs / "compared"
     (folder / "plain.html").write_text(report(compared / "goat", nodes=["3", "7"]))
     (folder / "gcn.html").write_text(report(compared / "gcn", nodes=["7"]))
     (folder / "compared.html").write_text(report(compared))
+    (folder / "tables.html").write_text(report(hostile_tables(folder)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Run, "graph", hub_and_names)
         (folder / "hostile.html").write_text(report(compared / "goat/0", nodes=[f"{HOSTILE} 7"]))
@@ -238,6 +239,15 @@ def test_hostile_names_are_text_and_a_hub_shows_its_first_200_neighbours(open_pa
     text = page.inner_text("#shown")
     assert "the first 200 are shown" in text
     assert "3,0" in text
+
+
+def test_values_of_hostile_columns_are_text(open_page: Any) -> None:
+    page = open_page("tables.html")
+    assert page.locator("img").count() == 0
+    assert HOSTILE in page.inner_text("h1")
+    shown = page.locator("#neighbors td.values").first.inner_text()
+    assert f"{HOSTILE} craft {HOSTILE}" in shown
+    assert f"{HOSTILE} land" in page.inner_text("#facts")
 
 
 def test_everything_works_by_keyboard(open_page: Any) -> None:

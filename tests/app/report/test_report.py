@@ -1,3 +1,4 @@
+import csv
 import json
 import re
 import shutil
@@ -8,9 +9,11 @@ import pytest
 from sklearn.metrics import f1_score
 
 from tests.app.conftest import Goat
-from tests.small_runs import run
+from tests.small_runs import MODELS, run
 from torch_goat.app.report import compose, report
-from torch_goat.experiments import Run, RunError, compare_runs
+from torch_goat.data.tables import Tables, load_tables
+from torch_goat.experiments import Experiment, Run, RunError, TrainingOptions, compare_runs, train
+from torch_goat.experiments.own_graph import table_experiment
 from torch_goat.settings import SettingsError
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script>"
@@ -134,6 +137,29 @@ def test_hostile_names_are_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "img" not in [tag for tag, _ in page.tags]
     assert not any(key.startswith("on") for _, attributes in page.tags for key in attributes)
     assert "<img src=x onerror" in page.text
+
+
+def hostile_tables(folder: Path) -> Path:
+    """A run on tables whose columns, categories, classes and target have hostile names; returns its folder."""
+    rows = [[node, (node * 7) % 5, f"{HOSTILE}{node % 3}", f"{'ab'[node % 2]}{HOSTILE}"] for node in range(30)]
+    for name, head, lines in (
+        ("nodes.csv", ["id", f"{HOSTILE} land", f"{HOSTILE} craft", f"{HOSTILE} target"], rows),
+        ("edges.csv", ["source", "target"], [[node, (3 * node + step) % 30] for node in range(30) for step in (1, 4)]),
+    ):
+        with (folder / name).open("w", newline="") as file:
+            csv.writer(file).writerows([head, *lines])
+    tables = Tables(str(folder / "nodes.csv"), f"{HOSTILE} target", edges=str(folder / "edges.csv"))
+    config = Experiment("", model=MODELS["goat"], training=TrainingOptions(epochs=2))
+    train(table_experiment(tables, load_tables(tables, 0), "goat", config), folder / "run", device="cpu")
+    return folder / "run"
+
+
+def test_hostile_columns_are_text(tmp_path: Path) -> None:
+    page = Page(report(hostile_tables(tmp_path)))
+    assert [tag for tag, _ in page.tags].count("script") == 2
+    assert "img" not in [tag for tag, _ in page.tags]
+    assert f"How well does GOAT predict {HOSTILE} target on" in page.text
+    assert f"{HOSTILE} craft" in page.text  # in the table of importances
 
 
 def test_named_nodes_are_explained(folder: Path) -> None:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from tests.graphs import small_graph
 from torch_goat.experiments.models import MODELS, ModelOptions, Network, degree_histogram
-from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.models.kinds import KINDS
 
 RANDOM = ("sage-lstm", "janossy")  # read neighbours in an order that node numbers decide in evaluation
 DETERMINISTIC = tuple(name for name in MODELS if name not in RANDOM)

@@ -8,7 +8,7 @@ import torch
 from tests.experiments.models.cases import graph, network
 from torch_goat import settings
 from torch_goat.experiments.models import MODELS, ModelOptions
-from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.nn.ragged_rnn import RaggedRNN
 
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NoReturn
 
 import typer
-from torch.distributed import is_torchelastic_launched
 from typer.core import TyperGroup
 
 import torch_goat
@@ -27,7 +26,7 @@ from torch_goat.app.cli.train import train
 from torch_goat.app.cli.tune import tune
 from torch_goat.data.datasets import DataError
 from torch_goat.experiments import RunError
-from torch_goat.experiments.training.processes import processes
+from torch_goat.experiments.training.processes import processes, started_by_torchrun
 from torch_goat.files import Busy
 from torch_goat.settings import SettingsError, printable
 
@@ -122,6 +121,6 @@ def _exit(error: Exception) -> NoReturn:
         message = f"{error.filename}: {reason}." if error.filename else f"{reason}."
     elif not isinstance(error, EXPECTED):
         message = f"{message or type(error).__name__} (--debug shows the traceback)"
-    rank = os.environ.get("RANK", "0") if is_torchelastic_launched() else "0"
+    rank = os.environ.get("RANK", "0") if started_by_torchrun() else "0"
     print(f"{'goat' if rank == '0' else f'goat (process {rank})'}: {printable(message)}", file=sys.stderr)
     sys.exit(code)

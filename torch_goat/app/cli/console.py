@@ -1,5 +1,6 @@
 """Output of commands: results on standard output, progress on standard error."""
 
+import sys
 from collections.abc import Iterable
 from typing import Any
 
@@ -42,6 +43,12 @@ def console(*, stderr: bool = False) -> Console:
 def say(text: str, *, stderr: bool = False) -> None:
     """Prints a line of plain text."""
     console(stderr=stderr).print(text, markup=False, soft_wrap=True)
+
+
+def announce(what: str) -> None:
+    """Says what is read, before imports that take seconds."""
+    if "torch" not in sys.modules:
+        say(f"Reading {what} ...", stderr=True)
 
 
 def write(text: str) -> None:

@@ -8,7 +8,6 @@ from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.options import Device, Precision, with_options
 from torch_goat.app.cli.progress import RunProgress
 from torch_goat.data.datasets import DATASETS
-from torch_goat.experiments import train
 from torch_goat.experiments.search import starting_point
 from torch_goat.settings import override
 
@@ -31,6 +30,8 @@ def demo(
         f"Top-2 pooling: {known.nodes} nodes, about {known.edges} edges, 2 classes; is the combined value of the two "
         "largest features within two hops above the median?"
     )
+    from torch_goat.experiments import train  # after the first line of output, as it takes seconds
+
     assignments = with_options([f"epochs={epochs}", "patience=0", f"seed={seed}"], {"training.precision": precision})
     with tempfile.TemporaryDirectory(prefix="goat-demo-") as folder:
         for model, name in MODELS.items():

@@ -3,17 +3,17 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from torch_goat.app.cli.console import Aligned, console, say
+from torch_goat.app.cli.console import Aligned, announce, console, say
 from torch_goat.app.cli.options import DataDir, Force, check_new
-from torch_goat.app.explain import Explanation
-from torch_goat.app.explain import explain as explain_node
 from torch_goat.experiments import Run
-from torch_goat.experiments.information.charts import new_figure
 from torch_goat.files import write_atomic
+
+if TYPE_CHECKING:
+    from torch_goat.app.explain import Explanation
 
 ROWS = 20  # shown in a table; the JSON file contains all
 
@@ -34,6 +34,10 @@ def explain(
     """
     for file in (json_file, figure):
         check_new(file, force)
+    announce(str(run))
+    from torch_goat.app.explain import explain as explain_node
+    from torch_goat.experiments.information.charts import new_figure
+
     if figure is not None:
         new_figure(figure)  # checks the file ending and that matplotlib is installed
     found = explain_node(Run(run), node, data_dir=data_dir)
@@ -49,7 +53,7 @@ def explain(
             say(f"{what} is in {file}")
 
 
-def _show(found: Explanation) -> None:
+def _show(found: "Explanation") -> None:
     said, ids = found.prediction, found.graph.ids
     text = f"Node {ids[found.node]}: predicted {found.label(said.value)}"
     text += f" with probability {said.probability:.3f}" if found.graph.classes else ""
@@ -75,7 +79,7 @@ def _show(found: Explanation) -> None:
     _stability(found)
 
 
-def _orders(found: Explanation) -> None:
+def _orders(found: "Explanation") -> None:
     """One column per head."""
     if not found.readings:
         say("No learned order: the network has no GOAT layer.")
@@ -114,7 +118,7 @@ def _cut(columns: Sequence[str], rows: Sequence[Sequence[str]], start: int, end:
     return Aligned(columns, rows)
 
 
-def _stability(found: Explanation) -> None:
+def _stability(found: "Explanation") -> None:
     if not found.readings or found.stability.given:
         return
     kinds = {"epoch": found.stability.epochs, "seed": found.stability.seeds}

@@ -1,29 +1,27 @@
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import torch
 import typer
 
-from torch_goat.app.cli.console import Aligned, console, say
+from torch_goat.app.cli.console import Aligned, announce, console, say
 from torch_goat.app.cli.options import DataDir, Edges, Given, check_known, reads_tables
 from torch_goat.app.cli.progress import RunProgress
 from torch_goat.app.cli.start import check_exists, is_own, make_tables, read_graph
 from torch_goat.data import datasets
 from torch_goat.data.datasets import DATASETS, NEIGHBORHOOD_TASKS
-from torch_goat.experiments.information import (
-    Decomposition,
-    Estimate,
-    PooledColumn,
-    Quantity,
-    SmallSampleWarning,
-    decompose,
-)
-from torch_goat.experiments.information.captured import EPOCHS, MODELS, fitted, parameters
-from torch_goat.experiments.information.charts import bar_chart, new_figure
-from torch_goat.experiments.information.labelled_graph import LabelledGraph
+from torch_goat.lazy import lazy_module
 from torch_goat.settings import SettingsError, nearest
+
+if TYPE_CHECKING:
+    from torch_goat.experiments import information
+    from torch_goat.experiments.information import Decomposition, Estimate, PooledColumn, Quantity, captured, charts
+    from torch_goat.experiments.information.labelled_graph import LabelledGraph
+else:
+    information = lazy_module("torch_goat.experiments.information")
+    captured = lazy_module("torch_goat.experiments.information.captured")
+    charts = lazy_module("torch_goat.experiments.information.charts")
 
 CHOICES = {
     "groups": ("roles", "features", "order", "random"),
@@ -83,15 +81,24 @@ def pid(
     for option, value in {"groups": groups, "measure": measure, "pool": pool, "values": values}.items():
         if value not in CHOICES[option]:
             raise SettingsError(f"there is no --{option} {value}{nearest(value, CHOICES[option])}")
-    trained = _models(models if models is not None else "all" if dataset in NEIGHBORHOOD_TASKS else "none")
-    if is_own(dataset, edges):
+    own = is_own(dataset, edges)
+    if own:
         tables = make_tables(dataset, edges, **given.values)
-        graph = LabelledGraph.from_tables(tables, read_graph(tables, index))
-        chart = _check(graph.name, graph.regression, groups, bins, target_bins, trained, chart)
+        announce(" and ".join(filter(None, (tables.nodes, tables.edges))))
     else:
         check_exists(dataset, given.options)
         check_known("dataset", dataset, DATASETS)
         DATASETS[dataset].check(index=index)
+        announce(f"the dataset {dataset}")
+    import torch
+
+    from torch_goat.experiments.information.labelled_graph import LabelledGraph
+
+    trained = _models(models if models is not None else "all" if dataset in NEIGHBORHOOD_TASKS else "none")
+    if own:
+        graph = LabelledGraph.from_tables(tables, read_graph(tables, index))
+        chart = _check(graph.name, graph.regression, groups, bins, target_bins, trained, chart)
+    else:
         real = DATASETS[dataset].task != "classification"
         chart = _check(dataset, real, groups, bins, target_bins, trained, chart)
         graph = LabelledGraph.from_dataset(dataset, index, data_dir)
@@ -100,7 +107,7 @@ def pid(
     settled = {"measure": measure, "values": values, "pool": pool}
     progress = RunProgress(f"{graph.name} goat") if groups == "order" else nullcontext()
     with warnings.catch_warnings(), progress as show:
-        warnings.simplefilter("ignore", SmallSampleWarning)  # printed with the estimate
+        warnings.simplefilter("ignore", information.SmallSampleWarning)  # printed with the estimate
         try:
             found = graph.measure(groups, bins=bins, target_bins=target_bins or 2, seed=seed, observer=show, **settled)
         except ValueError as error:  # a graph that these options cannot measure
@@ -114,7 +121,8 @@ def pid(
             bits[name] = graph.captured(name, seed, show)
     _show_captured(bits, exact.total if exact else None, graph.name)
     parts = {name: (one.value, one.low, one.high) for name, one in _parts(found).items()}
-    bar_chart(chart, f"Information of two groups of neighbours about the label: {graph.name} ({groups})", parts, bits)
+    title = f"Information of two groups of neighbours about the label: {graph.name} ({groups})"
+    charts.bar_chart(chart, title, parts, bits)
     say(f"The chart is in {chart}")
 
 
@@ -124,11 +132,12 @@ def _default_groups(dataset: str) -> str:
 
 def _models(wanted: str) -> list[str]:
     """The models to train."""
-    names = {"all": list(MODELS), "none": []}.get(wanted, wanted.split(","))
+    known = captured.MODELS
+    names = {"all": list(known), "none": []}.get(wanted, wanted.split(","))
     for name in names:
-        if name not in MODELS:
-            kinds = [known for known in MODELS if known.startswith(f"{name}-")]  # the nearest name to "goat" is "gat"
-            meant = f"; choose one of {', '.join(kinds)}." if kinds else nearest(name, MODELS)
+        if name not in known:
+            kinds = [one for one in known if one.startswith(f"{name}-")]  # the nearest name to "goat" is "gat"
+            meant = f"; choose one of {', '.join(kinds)}." if kinds else nearest(name, known)
             raise SettingsError(f"there is no model {name!r}{meant}")
     return names
 
@@ -148,17 +157,17 @@ def _check(
     if models and real:
         raise SettingsError(f"--models needs classes, but {name} has real labels; leave it out.")
     chart = chart or Path(f"pid-{name}{'' if groups == _default_groups(name) else f'-{groups}'}.png")
-    new_figure(chart)  # checks the file ending and that matplotlib is installed
+    charts.new_figure(chart)  # checks the file ending and that matplotlib is installed
     if chart.exists():
         raise SettingsError(f"{chart} already exists; remove it or name another file with --chart.")
     return chart
 
 
-def _exact(dataset: str, measure: str) -> Decomposition | None:
+def _exact(dataset: str, measure: str) -> "Decomposition | None":
     """Prints the exact decomposition if it is known."""
     if dataset not in NEIGHBORHOOD_TASKS:
         return None
-    exact = decompose(NEIGHBORHOOD_TASKS[dataset].distribution(), measure=measure)  # type: ignore[arg-type]
+    exact = information.decompose(NEIGHBORHOOD_TASKS[dataset].distribution(), measure=measure)  # type: ignore[arg-type]
     say(f"Exact information of the informative neighbours of {dataset} ({measure}), the first against the others:")
     for line in str(exact).splitlines():
         say(f"  {line}")
@@ -170,7 +179,7 @@ def _exact(dataset: str, measure: str) -> Decomposition | None:
     return exact
 
 
-def _show_estimate(found: Estimate, graph: LabelledGraph, groups: str, values: str) -> None:
+def _show_estimate(found: "Estimate", graph: "LabelledGraph", groups: str, values: str) -> None:
     alphabet, what = " x ".join(map(str, found.alphabet)), "degree" if graph.uses_degree(values) else "features"
     say(
         f"Estimated on {graph.name}: {found.nodes} nodes, groups {groups}, neighbours described by their {what}, "
@@ -193,7 +202,7 @@ def _show_estimate(found: Estimate, graph: LabelledGraph, groups: str, values: s
         say(f"Warning: {found.warning}")
 
 
-def _show_columns(columns: list[PooledColumn]) -> None:
+def _show_columns(columns: list["PooledColumn"]) -> None:
     telling = [one for one in columns if one.p_value <= CHANCE]
     if telling:
         say(f"Single columns of the neighbours that tell the label, {len(telling)} of {len(columns)}:")
@@ -211,20 +220,20 @@ def _show_columns(columns: list[PooledColumn]) -> None:
     )
 
 
-def _parts(found: Estimate) -> dict[str, Quantity]:
+def _parts(found: "Estimate") -> dict[str, "Quantity"]:
     names = ("unique 1", "unique 2", "redundancy", "synergy", "total")
     return dict(zip(names, (*found.unique, found.redundancy, found.synergy, found.total), strict=True))
 
 
-def _show_captured(captured: dict[str, float], available: float | None, dataset: str) -> None:
-    if not captured:
+def _show_captured(bits_of: dict[str, float], available: float | None, dataset: str) -> None:
+    if not bits_of:
         return
     budget = ""
     if dataset in NEIGHBORHOOD_TASKS:
         data = datasets.load(dataset)
-        counts = [parameters(fitted(name, 1, data), data) for name in MODELS]
-        budget = f", one layer, {min(counts)} to {max(counts)} parameters, {EPOCHS} epochs"
+        counts = [captured.parameters(captured.fitted(name, 1, data), data) for name in captured.MODELS]
+        budget = f", one layer, {min(counts)} to {max(counts)} parameters, {captured.EPOCHS} epochs"
     say(f"Captured by models on the test nodes, I(prediction; label), one seed{budget}:")
     columns = ["model", "captured (bits)"] + ([] if available is None else ["available (bits)"])
     shown = [] if available is None else [f"{available:.2f}"]
-    console().print(Aligned(columns, [[name, f"{bits:.2f}", *shown] for name, bits in captured.items()]))
+    console().print(Aligned(columns, [[name, f"{bits:.2f}", *shown] for name, bits in bits_of.items()]))

@@ -1,16 +1,18 @@
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from torch_goat.app.cli.console import say, write
+from torch_goat.app.cli.console import announce, say, write
 from torch_goat.app.cli.options import Force, check_new
 from torch_goat.data.tables import find_tables
-from torch_goat.experiments import Predictions, Run
-from torch_goat.experiments import predict as apply
+from torch_goat.experiments import Run
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
+
+if TYPE_CHECKING:
+    from torch_goat.experiments import Predictions
 
 
 def predict(
@@ -32,6 +34,9 @@ def predict(
     """
     check_new(out, force)
     files = find_tables(nodes, edges)
+    announce(f"{run} and {' and '.join(filter(None, (files['nodes'], files['edges'])))}")
+    from torch_goat.experiments import predict as apply
+
     found = apply(Run(run), files["nodes"], files["edges"], join=join)
     for note in found.notes:
         say(f"Note: {note}", stderr=True)
@@ -57,7 +62,7 @@ def _echo(text: str) -> None:
     write(text)
 
 
-def _accuracy(found: Predictions) -> str:
+def _accuracy(found: "Predictions") -> str:
     """How good the predictions are, if the table contains the target."""
     pairs = [(value, true) for value, true in zip(found.values, found.truth or (), strict=False) if true is not None]
     if not pairs:

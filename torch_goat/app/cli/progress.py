@@ -4,16 +4,19 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from torch_goat.app.cli.console import console, say
-from torch_goat.experiments import Epoch, Event, Experiment, Result
-from torch_goat.experiments.leaderboard import Plan
+from torch_goat.experiments import Event, Experiment, Result
 from torch_goat.experiments.training.metrics import show
 from torch_goat.experiments.verdict import shown
+
+if TYPE_CHECKING:
+    from torch_goat.experiments import Epoch
+    from torch_goat.experiments.leaderboard import Plan
 
 LINE_SECONDS = 30.0  # between two lines on the epochs of a run
 
@@ -35,7 +38,7 @@ class Display:
         self._next[job] = time.monotonic() + LINE_SECONDS
         self._tasks[job] = self._bars.add_task(escape(name), total=None, count="", note="starting")
 
-    def epoch(self, job: int, name: str, epoch: Epoch) -> None:
+    def epoch(self, job: int, name: str, epoch: "Epoch") -> None:
         """Process ``job`` finished an epoch."""
         note = f"loss {epoch.train_loss:.4f}, validation {epoch.metric} {show(epoch.metric, epoch.val_metric)}"
         count = f"{epoch.number}/{epoch.total}"
@@ -66,7 +69,7 @@ class RunProgress(Display):
         self._last: Epoch | None = None
         self.start(0, name)
 
-    def __call__(self, epoch: Epoch) -> None:
+    def __call__(self, epoch: "Epoch") -> None:
         self._last = epoch
         self.epoch(0, self._name, epoch)
 
@@ -156,7 +159,7 @@ class LeaderboardProgress:
         self._expected: list[float] = []  # seconds of each run of the plan
         self._number, self._spent, self._planned = 0, 0.0, 0.0
 
-    def announce(self, plan: Plan) -> None:
+    def announce(self, plan: "Plan") -> None:
         """Says what will be trained, and what will not."""
         self._expected = [plan.models[model].seconds for model, _, _ in plan]
         say(

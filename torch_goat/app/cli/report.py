@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from torch_goat.app.cli.console import say
+from torch_goat.app.cli.console import announce, say
 from torch_goat.app.cli.options import DataDir, Force, check_new
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
@@ -34,6 +34,7 @@ def report(
     check_new(out, force)
     if importlib.util.find_spec("matplotlib") is None:
         raise SettingsError("a report needs matplotlib; install it with: pip install 'torch-goat[report]'.")
+    announce(f"the runs in {place}")
     from torch_goat.app.report import report as make_report
 
     start = time.perf_counter()

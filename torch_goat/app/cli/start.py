@@ -7,24 +7,28 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import torch
 
 from torch_goat import settings
-from torch_goat.app.cli.console import Aligned, console, say
+from torch_goat.app.cli.console import Aligned, announce, console, say
 from torch_goat.app.cli.options import Given, check_known
 from torch_goat.data.datasets import DATASETS
-from torch_goat.data.loader import open_graph
-from torch_goat.data.loader.folder import is_graph_folder
 from torch_goat.data.tables import Column, Tables, Task, find_tables, load_tables
 from torch_goat.data.tables.options import SPLITS, conflict
 from torch_goat.experiments import Experiment, ModelOptions, TrainingOptions
-from torch_goat.experiments.own_graph import array_experiment, graph_name, is_unbalanced, override, table_experiment
 from torch_goat.experiments.search import starting_point
-from torch_goat.experiments.training.task import task_of
+from torch_goat.lazy import lazy_module
 from torch_goat.settings import SettingsError
 
 if TYPE_CHECKING:
+    import torch
+
+    from torch_goat.data import loader
     from torch_goat.data.tables.graph import TableGraph
+    from torch_goat.experiments import own_graph
+else:
+    loader = lazy_module("torch_goat.data.loader")
+    own_graph = lazy_module("torch_goat.experiments.own_graph")
+    torch = lazy_module("torch")
 
 SUFFIXES: Final = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".graphml", ".xml")
 
@@ -43,7 +47,9 @@ class Start:
         if self.graph is not None:
             return self.graph.schema.task
         if self.experiment.graph:
-            return task_of(open_graph(self.experiment.graph))
+            from torch_goat.experiments.training.task import task_of
+
+            return task_of(loader.open_graph(self.experiment.graph))
         return DATASETS[self.experiment.dataset].task
 
     def with_paper_options(self) -> "Start":
@@ -55,7 +61,8 @@ class Start:
 
     def override(self, assignments: Sequence[str]) -> Experiment:
         """The experiment with the assignments of ``--set``."""
-        return (settings.override if self.graph is None else override)(self.experiment, assignments)
+        change = settings.override if self.graph is None else own_graph.override
+        return change(self.experiment, assignments)
 
 
 def start(
@@ -71,7 +78,7 @@ def start(
     """The settings before ``--set``, of the config or those that suit the data; tables are read and described."""
     if config is not None and model is not None:
         raise SettingsError(f"--config {config} already contains a model; leave out --model {model}.")
-    arrays, own = is_graph_folder(dataset) and not edges, is_own(dataset, edges)
+    arrays, own = not edges and is_arrays(dataset), is_own(dataset, edges)
     if arrays:
         options = (("--split", split), ("--index", index))
         if wrong := [*given.options, *(option for option, value in options if value is not None)]:
@@ -85,13 +92,15 @@ def start(
         )
     settled = None if config is None else settings.read(Experiment, config)
     if arrays:
-        return Start(array_experiment(Path(dataset), model or "goat", settled))
+        announce(dataset)
+        return Start(own_graph.array_experiment(Path(dataset), model or "goat", settled))
     if own:
         tables = make_tables(dataset, edges, **given.values)
         graph = read_graph(tables, index or 0)
-        if is_unbalanced(graph) and not metric and config is None:
+        if own_graph.is_unbalanced(graph) and not metric and config is None:
             say("Note: the classes are unbalanced; with --metric macro_f1 all of them count equally.")
-        return Start(table_experiment(tables, graph, model or "goat", settled, metric), tables, graph, index or 0)
+        experiment = own_graph.table_experiment(tables, graph, model or "goat", settled, metric)
+        return Start(experiment, tables, graph, index or 0)
     return Start(_named_experiment(dataset, model, split, settled))
 
 
@@ -118,6 +127,15 @@ def is_own(dataset: str, edges: str) -> bool:
     if edges or dataset in DATASETS:
         return bool(edges)
     return Path(dataset).suffix.lower() in SUFFIXES or bool(dataset and Path(dataset).exists())
+
+
+def is_arrays(dataset: str) -> bool:
+    """Whether the argument is a folder of arrays."""
+    if not dataset or not Path(dataset).is_dir():
+        return False
+    from torch_goat.data.loader.folder import is_graph_folder
+
+    return is_graph_folder(dataset)
 
 
 def check_exists(dataset: str, options: Sequence[str]) -> None:
@@ -160,10 +178,11 @@ def _parse_fractions(text: str) -> dict[str, float]:
 
 def read_graph(tables: Tables, index: int) -> "TableGraph":
     """Reads tables and describes their columns, target and split."""
+    announce(" and ".join(filter(None, (tables.nodes, tables.edges))))
     graph = load_tables(tables, index)
     data, schema = graph.data, graph.schema
     kind = "directed" if schema.directed else "undirected"
-    name = graph_name(tables.nodes)
+    name = own_graph.graph_name(tables.nodes)
     say(f"{name}: {data.num_nodes} nodes, {graph.num_edges} {kind} edges; node ids from the column {schema.id!r}.")
     rows = [
         [column.name, what, *_describe(column)]

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import torch
 import typer
 
 from torch_goat.app.cli import options
@@ -17,20 +16,24 @@ from torch_goat.app.cli.progress import LeaderboardProgress, RunProgress, durati
 from torch_goat.app.cli.start import start
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables import Tables
-from torch_goat.experiments import Epoch, Experiment, MLflow, Observer, Result, Run, TensorBoard, WandB, finished
-from torch_goat.experiments import train as run
-from torch_goat.experiments.comparison import Ranking, Summary
-from torch_goat.experiments.own_graph import REPEATS, compare_models, deciding_metric, record_orderings
+from torch_goat.experiments import Experiment, MLflow, Result, Run, TensorBoard, WandB, finished
+from torch_goat.experiments.comparison import REPEATS, Ranking, Summary
 from torch_goat.experiments.search import fingerprint
 from torch_goat.experiments.training.loggers import EpochLogger
 from torch_goat.experiments.training.metrics import show
 from torch_goat.experiments.training.processes import processes
 from torch_goat.experiments.verdict import shown
 from torch_goat.files import no_link
+from torch_goat.lazy import lazy_module
 from torch_goat.settings import SettingsError
 
 if TYPE_CHECKING:
+    import torch
+
     from torch_goat.data.tables.graph import TableGraph
+    from torch_goat.experiments import Epoch, Observer, own_graph
+else:
+    own_graph, torch = lazy_module("torch_goat.experiments.own_graph"), lazy_module("torch")
 
 LOGGERS: dict[str, Callable[[Experiment, Path], EpochLogger]] = {
     "tensorboard": lambda _, folder: TensorBoard(no_link(folder / "tensorboard")),
@@ -148,8 +151,8 @@ def train(
     if tables is not None and graph is not None and model is None and config is None:
         if tables.edge_features:
             say("Note: only GOAT and GAT use edge features.")
-        progress = LeaderboardProgress(runner, deciding_metric(graph, metric))
-        compared = compare_models(
+        progress = LeaderboardProgress(runner, own_graph.deciding_metric(graph, metric))
+        compared = own_graph.compare_models(
             tables,
             out,
             graph=graph,
@@ -171,7 +174,7 @@ def train(
         return
     experiment = begun.override(changed)
     if graph is not None and config is None:
-        experiment = record_orderings(experiment, graph, changed)
+        experiment = own_graph.record_orderings(experiment, graph, changed)
     if experiment.tables is None and not experiment.graph:
         DATASETS[experiment.dataset].check(experiment.split, experiment.index)
     folder = out or Path("runs") / run_name(experiment)
@@ -188,6 +191,8 @@ def _run(
     """Trains with progress; also returns whether the run was finished before."""
     if workers is not None and not experiment.training.batch_size:
         raise SettingsError(f"--workers {workers} needs mini-batches; set --batch-size too.")
+    from torch_goat.experiments import train as train_run
+
     done = finished(experiment, folder)
     if done is not None:
         return done, True
@@ -197,11 +202,11 @@ def _run(
         if processes().leads:
             observers += [stack.enter_context(LOGGERS[name](experiment, folder)) for name in loggers]
 
-        def observe(epoch: Epoch) -> None:
+        def observe(epoch: "Epoch") -> None:
             for observer in observers:
                 observer(epoch)
 
-        return run(experiment, folder, workers=workers, observer=observe, **more), False
+        return train_run(experiment, folder, workers=workers, observer=observe, **more), False
 
 
 def run_name(experiment: Experiment) -> str:

@@ -64,12 +64,6 @@ def tune(
     Example: goat tune cora --model goat --trials 100 --jobs 2 --set epochs=300 --space heads=1,4,8;
     goat tune nodes.csv edges.csv --target label --indices 0,1,2
     """
-    try:
-        from torch_goat.experiments.search.tune import BEST, TABLE
-        from torch_goat.experiments.search.tune import tune as run
-    except ModuleNotFoundError as error:
-        missing = str(error.name).partition(".")[0]
-        raise ImportError(f"goat tune needs {missing}; install it with: pip install 'torch-goat[cli]'.") from error
     options.check_not_set(assignments, "index", "--indices")
     fixed = options.with_options(assignments, {"training.precision": precision, "seed": seed})
     begun = start(dataset, edges, given, model, split, config, None, metric if metric == "macro_f1" else "")
@@ -86,6 +80,12 @@ def tune(
         seed=seed,
         prune=prune,
     )
+    try:
+        from torch_goat.experiments.search.tune import BEST, TABLE
+        from torch_goat.experiments.search.tune import tune as run
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        raise ImportError(f"goat tune needs {missing}; install it with: pip install 'torch-goat[cli]'.") from error
     folder = out or Path("runs") / f"tune-{search.name}"
     total = min(trials, size(search.space))
     with PoolProgress(total, "trial {}".format, "trials", search.metric) as progress:

@@ -35,7 +35,8 @@ class _Copies(NamedTuple):
 def forward(network: Network, data: Data) -> tuple[Tensor, list[Ordering]]:
     """The output of a network ``[N, C]`` and the orderings of its GOAT layers."""
     with torch.no_grad():
-        return network.on(data, return_orderings=True)
+        out, orderings = network.on(data, return_orderings=True)
+    return out.detach(), orderings  # a constant output is a view of a parameter
 
 
 def outputs_without(network: Network, data: Data, removals: Sequence[Removal]) -> Tensor:

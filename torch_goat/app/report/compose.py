@@ -184,6 +184,7 @@ def _page(
         "importance_notes": text.importance_notes(important, len(columns), part),
         "stability": charts.stability_chart(stable),
         "seeds_table": text.seeds_table(stable) if stable.seeds else None,
+        "ordered": bool(reader.orderings),
         "reader": reader_name,
         "order_notes": text.order_notes(stable, bool(reader.orderings)),
         "viewer_text": text.viewer_text(

@@ -231,6 +231,20 @@
     return said;
   }
 
+  // The positions of some neighbours in the order of a head, without a list of all of them.
+  function positions(layer, head, rows) {
+    const { pointer, source } = lists[layer];
+    const { pointer: places, read } = orders[layer];
+    const { order, level } = read[head];
+    const found = new Map(rows.map((row) => [row.node, null]));
+    const start = places[state.node];
+    for (let at = start; at < places[state.node + 1]; at++) {
+      const one = source[pointer[state.node] + order[at]];
+      if (found.has(one)) found.set(one, { position: at - start + 1, share: level[at] / 255 });
+    }
+    return found;
+  }
+
   // The position of every neighbour in the order of every head.
   function showHeads(rows) {
     const all = orders.flatMap(({ read }, layer) => read.map((_, head) => ({ layer, head })));
@@ -242,7 +256,7 @@
       const cell = make("th", about.heads.length > 1 ? `${layer + 1}.${number + 1}` : number + 1, "number");
       if (layer === state.layer && number === state.head) cell.setAttribute("aria-current", "true");
       head.append(cell);
-      return new Map(reading(layer, number, Infinity).rows.map((one, index) => [one.node, { ...one, index }]));
+      return positions(layer, number, rows);
     });
     for (const cell of head.children) cell.scope = "col";
     $("glance").tHead.replaceChildren(head);
@@ -253,7 +267,7 @@
       made.append(name);
       for (const places of found) {
         const one = places.get(row.node);
-        const cell = make("td", one ? one.index + 1 : "–", "number");
+        const cell = make("td", one ? one.position : "–", "number");
         if (one) cell.style.background = tint("--for", one.share);
         made.append(cell);
       }

@@ -4,15 +4,14 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
-from torch import Tensor
+from typing import TYPE_CHECKING
 
 from torch_goat.files import locked, write_atomic
 
-Graph = dict[str, Tensor]
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Graph = dict[str, "Tensor"]
 """``x``, ``y``, ``edge_index`` and, if the raw files contain a split, ``train_mask``, ``val_mask``, ``test_mask``."""
 
 
@@ -42,6 +41,8 @@ def cache_lock(name: str) -> Iterator[Path]:
 
 def cached(name: str, key: str, prepare: Callable[[], Graph]) -> Graph:
     """Returns the cached graph of a key, a digest of everything it depends on, or lets one process prepare it."""
+    from safetensors.torch import save
+
     file = cache_folder() / name / f"{key}.safetensors"
     graph = _read(file)
     if graph is None:
@@ -54,6 +55,10 @@ def cached(name: str, key: str, prepare: Callable[[], Graph]) -> Graph:
 
 
 def _read(file: Path) -> Graph | None:
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
     try:
         graph = load_file(file)
         if "x" not in graph:
@@ -66,6 +71,8 @@ def _read(file: Path) -> Graph | None:
 
 def _pack(graph: Graph) -> Graph:
     """Stores sparse features as positions and values (Physics: 14 MB instead of 1.2 GB)."""
+    import torch
+
     packed = {key: value.contiguous() for key, value in graph.items()}
     x = packed["x"].view(-1)
     position = x.nonzero().squeeze(1)

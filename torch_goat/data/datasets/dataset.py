@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 import hashlib
 import shutil
 import tempfile
@@ -5,16 +7,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
-from typing import Literal, SupportsIndex
-
-import torch
-from torch_geometric.data import Data
+from typing import TYPE_CHECKING, Literal, SupportsIndex
 
 from torch_goat.data.datasets.cache import DataError, Graph, cache_folder, cached
 from torch_goat.data.datasets.raw import RawFile, check_whole, data_folder, find, obtain, published_digest
 from torch_goat.data.datasets.readers import Reader
 from torch_goat.data.datasets.splits import Split, masks
+from torch_goat.lazy import lazy_module
 from torch_goat.settings import SettingsError, nearest
+
+if TYPE_CHECKING:
+    import torch
+    from torch_geometric.data import Data
+else:
+    torch = lazy_module("torch")
+pyg_data = lazy_module("torch_geometric.data")
 
 FORMAT = 1  # of cached graphs; increase it to invalidate all caches
 
@@ -125,7 +132,7 @@ class Real(Dataset):
         if protocol.row_normalized and normalized:
             total = graph["x"].sum(dim=1, keepdim=True)
             graph["x"].div_(torch.where(total == 0, 1.0, total))
-        return Data(x=graph["x"], edge_index=graph["edge_index"], y=graph["y"], **masks(parts, self.nodes))
+        return pyg_data.Data(x=graph["x"], edge_index=graph["edge_index"], y=graph["y"], **masks(parts, self.nodes))
 
     def _graph(self, folder: Path | None) -> Graph:
         paths = obtain(self.name, self.raw, folder)

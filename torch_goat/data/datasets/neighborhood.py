@@ -1,19 +1,26 @@
 """Tasks whose labels are known functions of a few marked neighbours, with a known information decomposition."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import product
-from typing import ClassVar, Literal, NamedTuple
-
-import torch
-from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from torch_goat.data.datasets.splits import generated_parts, masks
 from torch_goat.data.datasets.synthetic import erdos_renyi, random_tree
+from torch_goat.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch_geometric.data import Data
+else:
+    torch = lazy_module("torch")
+pyg_data = lazy_module("torch_geometric.data")
+pyg_utils = lazy_module("torch_geometric.utils")
 
 DISTRACTORS = 3.0  # the mean number of distractors of a centre in a random graph
 RULES = ("xor", "copy", "unique")  # how informative neighbours determine the label; features mark the rule
@@ -125,7 +132,7 @@ class NeighborhoodTask(ABC):
         if self.num_rules:
             marked = torch.arange(self.centers, self.num_nodes)
             x[marked, 3 * self.num_values + rule.repeat_interleave(self.informative)] = 1
-        return Data(
+        return pyg_data.Data(
             x=x,
             edge_index=self._edges(generator),
             y=torch.cat([label, torch.full((slots.numel(),), -1)]),
@@ -142,7 +149,7 @@ class NeighborhoodTask(ABC):
             for first, count in ((0, self.centers), (self.centers, own.numel())):
                 adjacent = erdos_renyi(count, DISTRACTORS / (count - 1), generator)
                 edges.append(first + adjacent.nonzero().t())
-        return to_undirected(torch.cat(edges, dim=1), num_nodes=self.num_nodes)
+        return pyg_utils.to_undirected(torch.cat(edges, dim=1), num_nodes=self.num_nodes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,26 +1,47 @@
 """Parsers of raw files; each reads from a private folder with the layout of a data folder."""
 
+from __future__ import annotations
+
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch_geometric.data import Data, InMemoryDataset
-from torch_geometric.utils import degree, index_to_mask, scatter, to_undirected
 
 from torch_goat.data.datasets.cache import Graph
+from torch_goat.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+    from torch_geometric.data import Data
+else:
+    torch = lazy_module("torch")
+pyg_utils = lazy_module("torch_geometric.utils")
 
 Reader = Callable[[Path], Graph]
 
 
-def pyg(kind: type[InMemoryDataset], *name: str, symmetric: bool = False) -> Reader:
+def pyg(kind: str, *name: str, symmetric: bool = False) -> Reader:
     """Uses the raw parser of a PyG dataset class, whose files are in a folder of that name, without its downloads and
     processed files; ``symmetric`` adds the reverse of every edge."""
 
-    class Parsed(kind):
+    def read(root: Path) -> Graph:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the pickles refer to old module names of numpy and scipy
+            graph = _parser(kind)(str(root / kind), *name).parsed.to_dict()
+        if symmetric:
+            graph["edge_index"] = pyg_utils.to_undirected(graph["edge_index"], num_nodes=len(graph["y"]))
+        return graph
+
+    return read
+
+
+def _parser(kind: str) -> Any:
+    from torch_geometric import datasets
+
+    class Parsed(getattr(datasets, kind)):  # type: ignore[misc]
         parsed: Data
 
         def _download(self) -> None:
@@ -32,18 +53,10 @@ def pyg(kind: type[InMemoryDataset], *name: str, symmetric: bool = False) -> Rea
         def save(self, data_list: list[Data], path: str) -> None:
             (self.parsed,) = data_list
 
-        def load(self, path: str, data_cls: Any = Data) -> None:
+        def load(self, path: str, data_cls: Any = None) -> None:
             pass
 
-    def read(root: Path) -> Graph:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the pickles refer to old module names of numpy and scipy
-            graph = Parsed(str(root / kind.__name__), *name).parsed.to_dict()
-        if symmetric:
-            graph["edge_index"] = to_undirected(graph["edge_index"], num_nodes=len(graph["y"]))
-        return graph
-
-    return read
+    return Parsed
 
 
 def ogbn_arxiv(root: Path) -> Graph:
@@ -62,8 +75,10 @@ def arxiv_structure(root: Path) -> Graph:
     num_nodes = len(graph["y"])
     made, received = (torch.bincount(ends, minlength=num_nodes).double().log1p() for ends in citations.t())
     row, col = graph["edge_index"]
-    theirs = degree(col, num_nodes, torch.double).log()[row]  # finite: the source of an edge has degree 1 or more
-    around = [scatter(theirs, col, dim_size=num_nodes, reduce=reduce) for reduce in ("mean", "max")]
+    theirs = pyg_utils.degree(col, num_nodes, torch.double).log()[
+        row
+    ]  # finite: the source of an edge has degree 1 or more
+    around = [pyg_utils.scatter(theirs, col, dim_size=num_nodes, reduce=reduce) for reduce in ("mean", "max")]
     x = torch.stack([made, received, *around], dim=1)  # [N, 4]
     spread = x.std(0, correction=0)
     return {"x": ((x - x.mean(0)) / spread.where(spread > 0, 1)).float(), **graph}
@@ -77,7 +92,7 @@ def _arxiv(root: Path) -> tuple[Graph, Tensor]:
     graph = {"y": y, "edge_index": _both_ways(citations, len(y))}
     for part, file in (("train", "train"), ("val", "valid"), ("test", "test")):
         nodes = _table(folder / f"split/time/{file}.csv.gz", np.int64).view(-1)
-        graph[f"{part}_mask"] = index_to_mask(nodes, len(y))
+        graph[f"{part}_mask"] = pyg_utils.index_to_mask(nodes, len(y))
     return graph, citations
 
 
@@ -117,4 +132,4 @@ def _table(path: Path, kind: type) -> Tensor:
 
 def _both_ways(edges: Tensor, num_nodes: int) -> Tensor:
     """Converts edges ``[E, 2]`` to a symmetric ``edge_index`` without duplicates."""
-    return to_undirected(edges.t().contiguous(), num_nodes=num_nodes)
+    return pyg_utils.to_undirected(edges.t().contiguous(), num_nodes=num_nodes)

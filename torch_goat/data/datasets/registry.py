@@ -1,12 +1,11 @@
 """All datasets by name."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, get_args
-
-from torch_geometric.data import Data
-from torch_geometric.datasets import Amazon, Coauthor, LastFMAsia, Planetoid, WebKB
+from typing import TYPE_CHECKING, Any, get_args
 
 from torch_goat.data.datasets import readers, splits
 from torch_goat.data.datasets.dataset import Dataset, Generated, Real
@@ -17,10 +16,18 @@ from torch_goat.data.datasets.splits import Sizes, Split
 from torch_goat.data.datasets.synthetic import OrderTask, betweenness, disease_sim, effective_size, order_task, top2
 from torch_goat.settings import SettingsError, nearest
 
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
 HGCN = "https://github.com/HazyResearch/hgcn/raw/master/data"
 OGB = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 PYGCN = "https://github.com/tkipf/pygcn/raw/master/data/cora"
 TUNED_GNN = "https://github.com/LUOyk1999/tunedGNN/raw/main/medium_graph/data"
+# As in PyG's dataset classes, which are not imported here; a test compares them.
+LASTFM = "https://graphmining.ai/datasets/ptg/lastfm_asia.npz"
+NPZ = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"
+PLANETOID = "https://github.com/kimiyoung/planetoid/raw/master/data"
+WEBKB = "https://raw.githubusercontent.com/graphdml-uiuc-jlu/geom-gcn/master"
 NPZ_FILES = {  # the graph, and its split by TUNED_GNN
     "Computers": ("amazon_electronics_computers", "amazon-computer_split"),
     "Photo": ("amazon_electronics_photo", "amazon-photo_split"),
@@ -126,36 +133,36 @@ def _planetoid(name: str, counts: Counts, protocols: tuple[str, ...], normalized
         "per-class": Split(sizes, 10, splits.per_class),
     }
     raw = (
-        RawFile(f"Planetoid/{name}/raw/{file}", f"{Planetoid.url}/{file}", "a part of the graph", sha256)
+        RawFile(f"Planetoid/{name}/raw/{file}", f"{PLANETOID}/{file}", "a part of the graph", sha256)
         for file, sha256 in PLANETOID_SHA256.items()
         if file.startswith(prefix)
     )
-    chosen, read = {split: known[split] for split in protocols}, readers.pyg(Planetoid, name)
+    chosen, read = {split: known[split] for split in protocols}, readers.pyg("Planetoid", name)
     return Real(name.lower(), *counts, protocols=chosen, raw=tuple(raw), read=read, **more)
 
 
-def _npz(kind: Any, name: str, counts: Counts, paper: Sizes, tuned: Sizes) -> Dataset:
+def _npz(kind: str, name: str, counts: Counts, paper: Sizes, tuned: Sizes) -> Dataset:
     file, split_file = (f"{stem}.npz" for stem in NPZ_FILES[name])
     fixed = RawFile(f"splits_60_20_20/{split_file}", f"{TUNED_GNN}/{split_file}", "the 60/20/20 split")
     protocols = {
         "paper": _shuffled_split(0.7, 0.1, paper),
         "tuned": Split(tuned, draw=splits.from_file, files=(fixed,), row_normalized=True),
     }
-    raw = RawFile(f"{kind.__name__}/{name}/raw/{file}", kind.url + file, "edges, features and labels")
+    raw = RawFile(f"{kind}/{name}/raw/{file}", NPZ + file, "edges, features and labels")
     return Real(name.lower(), *counts, protocols=protocols, raw=(raw,), read=readers.pyg(kind, name))
 
 
 def _webkb(name: str, nodes: int, edges: int, sizes: Sizes) -> Dataset:
     folder, pages, links = f"WebKB/{name}/raw", "out1_node_feature_label.txt", "out1_graph_edges.txt"
     files = [
-        RawFile(f"{folder}/{pages}", f"{WebKB.url}/new_data/{name}/{pages}", "features and labels", lines=nodes + 1),
-        RawFile(f"{folder}/{links}", f"{WebKB.url}/new_data/{name}/{links}", "edges", lines=edges + 1),
+        RawFile(f"{folder}/{pages}", f"{WEBKB}/new_data/{name}/{pages}", "features and labels", lines=nodes + 1),
+        RawFile(f"{folder}/{links}", f"{WEBKB}/new_data/{name}/{links}", "edges", lines=edges + 1),
     ]
     for index in range(10):
         file = f"{name}_split_0.6_0.2_{index}.npz"
-        files.append(RawFile(f"{folder}/{file}", f"{WebKB.url}/splits/{file}", f"split {index}"))
+        files.append(RawFile(f"{folder}/{file}", f"{WEBKB}/splits/{file}", f"split {index}"))
     protocols = dict.fromkeys(("geom-gcn", "paper"), Split(sizes, count=10, draw=splits.given))
-    read, note = readers.pyg(WebKB, name), "Links keep their direction."
+    read, note = readers.pyg("WebKB", name), "Links keep their direction."
     return Real(name, nodes, edges, 1703, 5, protocols=protocols, note=note, raw=tuple(files), read=read)
 
 
@@ -207,17 +214,17 @@ _ALL: list[Dataset] = [
     ),
     _planetoid("CiteSeer", (3327, 9104, 3703, 6), ("public", "paper", "tuned", "per-class")),
     _planetoid("PubMed", (19717, 88648, 500, 3), ("public",), normalized=False),
-    _npz(Amazon, "Computers", (13752, 491722, 767, 10), paper=(9625, 1376, 2751), tuned=(8251, 2750, 2751)),
-    _npz(Amazon, "Photo", (7650, 238162, 745, 8), paper=(5354, 765, 1531), tuned=(4590, 1530, 1530)),
-    _npz(Coauthor, "CS", (18333, 163788, 6805, 15), paper=(12832, 1834, 3667), tuned=(10999, 3666, 3668)),
-    _npz(Coauthor, "Physics", (34493, 495924, 8415, 5), paper=(24144, 3450, 6899), tuned=(20695, 6898, 6900)),
+    _npz("Amazon", "Computers", (13752, 491722, 767, 10), paper=(9625, 1376, 2751), tuned=(8251, 2750, 2751)),
+    _npz("Amazon", "Photo", (7650, 238162, 745, 8), paper=(5354, 765, 1531), tuned=(4590, 1530, 1530)),
+    _npz("Coauthor", "CS", (18333, 163788, 6805, 15), paper=(12832, 1834, 3667), tuned=(10999, 3666, 3668)),
+    _npz("Coauthor", "Physics", (34493, 495924, 8415, 5), paper=(24144, 3450, 6899), tuned=(20695, 6898, 6900)),
     Real(
         "lastfm-asia",
         *(7624, 27806, 128, 18),
         edge_columns=55612,
         protocols={"paper": _shuffled_split(0.6, 0.2, (4574, 1525, 1525))},
-        raw=(RawFile("LastFMAsia/raw/lastfm_asia.npz", LastFMAsia.url, "features, edges and labels"),),
-        read=readers.pyg(LastFMAsia, symmetric=True),
+        raw=(RawFile("LastFMAsia/raw/lastfm_asia.npz", LASTFM, "features, edges and labels"),),
+        read=readers.pyg("LastFMAsia", symmetric=True),
     ),
     _webkb("cornell", 183, 298, (87, 59, 37)),
     _webkb("texas", 183, 325, (87, 59, 37)),

@@ -1,21 +1,29 @@
 """Split protocols: which nodes are for training, validation and testing."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch_geometric.utils import index_to_mask
 
 from torch_goat.data.datasets.cache import Graph
 from torch_goat.data.datasets.raw import RawFile
+from torch_goat.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    torch = lazy_module("torch")
+pyg_utils = lazy_module("torch_geometric.utils")
 
 MASKS = ("train_mask", "val_mask", "test_mask")
 Sizes = tuple[int, int, int]
-Parts = tuple[Tensor, Tensor, Tensor]
+Parts = tuple["Tensor", "Tensor", "Tensor"]
 """The nodes for training, validation and testing."""
 Draw = Callable[[Graph, int, list[Path]], Parts]
 """Returns a split, given the graph, the index of the split and the paths of the protocol's own files."""
@@ -34,7 +42,7 @@ class Split:
 
 def masks(parts: Parts, num_nodes: int) -> dict[str, Tensor]:
     """``train_mask``, ``val_mask`` and ``test_mask``, each ``[N]``."""
-    return {name: index_to_mask(part, num_nodes) for name, part in zip(MASKS, parts, strict=True)}
+    return {name: pyg_utils.index_to_mask(part, num_nodes) for name, part in zip(MASKS, parts, strict=True)}
 
 
 def generated_parts(num_nodes: int, generator: torch.Generator) -> Parts:

@@ -1,16 +1,23 @@
 """The paper's synthetic tasks on random graphs, tasks about an order, and a simulated epidemic."""
 
+from __future__ import annotations
+
 from collections.abc import Callable
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
-import torch
-from torch import Generator, Tensor
-from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
 
 from torch_goat.data.datasets.splits import generated_parts, masks, shuffled_parts
-from torch_goat.ops.checks import check_choice
+from torch_goat.lazy import lazy_module
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Generator, Tensor
+    from torch_geometric.data import Data
+else:
+    torch = lazy_module("torch")
+pyg_data = lazy_module("torch_geometric.data")
+pyg_utils = lazy_module("torch_geometric.utils")
 
 OrderTask = Literal["alternations", "median", "run"]
 
@@ -23,7 +30,7 @@ def top2(seed: int = 0, num_nodes: int = 1000, edge_probability: float = 0.01) -
     hops, those at distance 2 scaled by 0.8; its class is whether its value exceeds the median. 60/20/20 percent of the
     nodes are for training, validation and testing.
     """
-    generator = Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     adjacent = erdos_renyi(num_nodes, edge_probability, generator)  # [N, N]
     component = torch.randint(3, (num_nodes,), generator=generator)
     mean, deviation = torch.tensor([[1.0, 1.0, 2.0], [1.0, 4.0, 1.0]])[:, component]
@@ -64,7 +71,7 @@ def order_task(
         raise ValueError(f"neighbors must be two ascending numbers from 0 to num_nodes - 1, got {neighbors}.")
     if noise_columns < 0:
         raise ValueError(f"noise_columns must be at least 0, got {noise_columns}.")
-    generator, width = Generator().manual_seed(seed), 2 + noise_columns
+    generator, width = torch.Generator().manual_seed(seed), 2 + noise_columns
     columns = torch.randn(num_nodes, width, generator=generator, dtype=torch.double)
     key, value = columns[:, 0].float(), columns[:, 1].float()
     rotation, upper = torch.linalg.qr(torch.randn(width, width, generator=generator, dtype=torch.double))
@@ -78,7 +85,7 @@ def order_task(
     size = torch.randint(low, high + 1, (num_nodes, 1), generator=generator)
     target, column = (torch.arange(high) < size).nonzero().t()
     edge_index = torch.stack([(target + 1 + drawn[target, column]) % num_nodes, target])
-    return Data(
+    return pyg_data.Data(
         x=(columns @ rotation).float(),
         edge_index=edge_index,
         y=order_label(task, key, value, edge_index),
@@ -97,6 +104,8 @@ def order_label(task: OrderTask, key: Tensor, value: Tensor, edge_index: Tensor)
     ordered by the number of the node, ascending. A value of zero is not positive. All labels of a node without
     neighbours are 0.
     """
+    from torch_goat.ops.checks import check_choice
+
     check_choice("task", task, *get_args(OrderTask))
     source, target = edge_index
     place = torch.from_numpy(np.lexsort((source, -key[source], target)))
@@ -125,7 +134,7 @@ def disease_sim(seed: int = 0, num_nodes: int = 1044, num_features: int = 10) ->
     """
     if num_nodes < 10:
         raise ValueError(f"num_nodes must be at least 10, got {num_nodes}.")
-    generator = Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     edge_index = random_tree(num_nodes, generator)
     start = torch.arange(num_nodes) == 0
     while True:
@@ -133,7 +142,7 @@ def disease_sim(seed: int = 0, num_nodes: int = 1044, num_features: int = 10) ->
         ever = epidemic(edge_index, (10 * (susceptibility + 0.4)).sigmoid(), start, generator)
         if 0.1 * num_nodes <= int(ever.sum()) <= 0.5 * num_nodes:  # otherwise one class is too rare: draw again
             break
-    return Data(
+    return pyg_data.Data(
         x=susceptibility.view(-1, 1) + torch.randn(num_nodes, num_features, generator=generator),
         edge_index=edge_index,
         y=ever.long(),
@@ -155,7 +164,7 @@ def random_tree(num_nodes: int, generator: Generator) -> Tensor:
     """The ``edge_index`` of a tree that grows level by level from node 0, with 2 to 6 children per node."""
     children = torch.randint(2, 7, (num_nodes,), generator=generator)
     parent = torch.arange(num_nodes).repeat_interleave(children)[: num_nodes - 1]
-    return to_undirected(torch.stack([parent, torch.arange(1, num_nodes)]), num_nodes=num_nodes)
+    return pyg_utils.to_undirected(torch.stack([parent, torch.arange(1, num_nodes)]), num_nodes=num_nodes)
 
 
 def epidemic(edge_index: Tensor, chance: Tensor, start: Tensor, generator: Generator, recovery: float = 0.5) -> Tensor:
@@ -226,7 +235,7 @@ def effective_size_value(adjacent: Tensor) -> Tensor:
 
 
 def _structure(measure: Callable[[Tensor], Tensor], seed: int, num_nodes: int, edge_probability: float) -> Data:
-    generator = Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
     adjacent = erdos_renyi(num_nodes, edge_probability, generator)
     value = measure(adjacent)
     low, high = value.aminmax()
@@ -236,4 +245,4 @@ def _structure(measure: Callable[[Tensor], Tensor], seed: int, num_nodes: int, e
 
 def _on_random_graph(x: Tensor, adjacent: Tensor, y: Tensor, generator: Generator) -> Data:
     split = masks(generated_parts(len(x), generator), len(x))
-    return Data(x=x, edge_index=adjacent.nonzero().t().contiguous(), y=y, **split)
+    return pyg_data.Data(x=x, edge_index=adjacent.nonzero().t().contiguous(), y=y, **split)

@@ -1,7 +1,7 @@
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, SupportsIndex, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from torch_geometric.sampler import (
 )
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
+from torch_goat.data.fanout import check_fanout
 from torch_goat.data.loader import draws
 from torch_goat.data.loader.csc import CSC
 from torch_goat.data.loader.draws import batch_key, generator_seed
@@ -244,17 +245,6 @@ def _fanouts(fanout: Any, edge_types: Sequence[Any]) -> Any:
             f"fanout must have as many hops for each of the edge types {list(edge_types)}, got {dict(fanout)}."
         )
     return {edge_type: list(check_fanout(fanout[edge_type])) for edge_type in edge_types}
-
-
-def check_fanout(fanout: Sequence[int]) -> tuple[int, ...]:
-    """Validates the number of neighbours of each hop."""
-    values = tuple(fanout)
-    if not values:
-        raise ValueError("fanout is empty; give the maximum number of neighbours of every layer, or -1 for all.")
-    for most in values:
-        if isinstance(most, bool) or not isinstance(most, SupportsIndex) or (most < 1 and most != -1):
-            raise ValueError(f"fanout must contain positive integers, or -1 for all neighbours, got {most!r}.")
-    return tuple(map(int, values))
 
 
 def _implementation(compiled: bool | None) -> Callable[..., draws.Sampled]:

@@ -1,17 +1,17 @@
 """A folder with the tables of a graph and, in ``graph.toml``, how to read them."""
 
 from pathlib import Path
-from typing import Any, Final
-
-from torch import Tensor
-from torch_geometric.data import Data
-from torch_geometric.utils import contains_self_loops, is_undirected
+from typing import TYPE_CHECKING, Any, Final
 
 from torch_goat import settings
 from torch_goat.data.tables.options import Tables, Task
 from torch_goat.data.tables.source import TableError
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch_geometric.data import Data
 
 GRAPH: Final = "graph.toml"
 _SUFFIXES: Final = (".csv", ".tsv", ".txt", ".parquet")
@@ -43,7 +43,7 @@ def _find(folder: Path, name: str) -> str:
     raise TableError(f"{folder} has no {name}.csv; name the two files, or a folder that goat datasets export wrote.")
 
 
-def write_tables(data: Data, folder: Path, *, force: bool = False) -> None:
+def write_tables(data: "Data", folder: Path, *, force: bool = False) -> None:
     """Writes a graph with masks as ``nodes.csv``, ``edges.csv`` and ``graph.toml``.
 
     Args:
@@ -52,6 +52,7 @@ def write_tables(data: Data, folder: Path, *, force: bool = False) -> None:
         force: Whether to overwrite existing files.
     """
     import pandas as pd
+    from torch_geometric.utils import contains_self_loops, is_undirected
 
     task: Task = "regression" if data.y.is_floating_point() else "classification"
     undirected = not contains_self_loops(data.edge_index) and is_undirected(data.edge_index)
@@ -79,6 +80,6 @@ def write_tables(data: Data, folder: Path, *, force: bool = False) -> None:
     write_atomic(folder / GRAPH, settings.dumps(tables))
 
 
-def _plain(values: Tensor) -> Tensor:
+def _plain(values: "Tensor") -> "Tensor":
     """Whole numbers without a decimal point."""
     return values.long() if bool((values == values.round()).all()) else values

@@ -24,7 +24,7 @@ class Constant(Module):
         torch.nn.init.zeros_(self.value)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return self.value.expand(x.size(0), -1)
+        return self.value.repeat(x.size(0), 1)
 
 
 class Trees(Module):

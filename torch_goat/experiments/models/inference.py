@@ -6,7 +6,8 @@ from torch import Tensor
 
 from torch_goat.data.loader.blocks import Block, Blocks
 from torch_goat.experiments.models import Network
-from torch_goat.experiments.models.layers import KINDS, Part
+from torch_goat.experiments.models.kinds import KINDS
+from torch_goat.experiments.models.layers import Part
 from torch_goat.nn import GOATConv
 from torch_goat.nn.inference import run_in_batches
 from torch_goat.nn.ordering import Ordering

@@ -1,8 +1,8 @@
-"""The kinds of layers of a network.
+"""The layers of a network.
 
-A kind has a function that builds the layer for its place in a network, from the options of :class:`ModelOptions` that
-the kind reads. The layer maps ``(x, edge_index)`` to new states, or ``(x, edge_index, edge_attr)`` if it was built to
-read edge features.
+Every kind in :data:`KINDS` has a function that builds the layer for its place in a network, from the options of
+:class:`ModelOptions` that the kind reads. The layer maps ``(x, edge_index)`` to new states, or
+``(x, edge_index, edge_attr)`` if it was built to read edge features.
 """
 
 from collections.abc import Callable
@@ -22,9 +22,6 @@ from torch_goat.experiments.models.fitted import Constant, Trees
 from torch_goat.experiments.models.janossy import JanossyConv
 from torch_goat.nn import GOATConv
 from torch_goat.ops.neighborhoods import neighborhoods
-
-AGGREGATORS = ("sum", "mean", "min", "max", "var", "std")
-SCALERS = ("identity", "amplification", "attenuation", "linear", "inverse_linear")
 
 
 class Place(NamedTuple):
@@ -56,19 +53,6 @@ class Sampled(NamedTuple):
         """The input of the layer with this many layers from it to the last: nodes, how many it computes, edges."""
         read, targets, edges = sum(self.nodes[: layers + 1]), sum(self.nodes[:layers]), sum(self.edges[:layers])
         return Part(self.n_id[:read], None if self.degree is None else self.degree[:read]), targets, edges
-
-
-class Kind(NamedTuple):
-    """A kind of layer."""
-
-    description: str
-    build: Callable[..., Module]  # from a place and the options that it reads, by keyword
-    reads: frozenset[str] = frozenset()  # the options that it reads
-    edges: bool = False  # whether it reads edge features
-    whole: str = ""  # the field of Part that it needs when it is applied to a part of a graph
-    goat: bool = False  # a GOAT layer: it has an ordering, and its states lie within (-1, 1)
-    last: str = ""  # the default kind of the last layer in a network of this kind; "" is this kind
-    fitted: bool = False  # a whole model of one layer, fitted to the features instead of trained by gradients
 
 
 class NodeLinear(Linear):
@@ -216,67 +200,21 @@ def _goat(
     return conv(place.in_channels, place.out_channels, **options)
 
 
-_RNN = frozenset({"rnn", "backend"})
-_ATTENTION = frozenset({"heads", "head_pooling", "attention_dropout"})
-_PAPER = _RNN | _ATTENTION | {"attention", "bidirectional", "max_neighbors", "neighbor_selection"}
-_GOAT = _PAPER | {
-    "add_self_loops",
-    "mean_residual",
-    "scaling",
-    "state_norm",
-    "state_dropout",
-    "rnn_init",
-    "order_noise",
+BUILD: dict[str, Callable[..., Module]] = {
+    "constant": lambda place: Constant(place.out_channels),
+    "linear": partial(_plain, NodeLinear),
+    "trees": lambda place: Trees(place.out_channels),
+    "mlp": partial(_plain, NodeLinear),
+    "gcn": partial(_plain, GraphConvolution),
+    "sage-mean": partial(_plain, MeanSAGE),
+    "sage-max": partial(_plain, partial(pyg.SAGEConv, aggr="max")),
+    "sage-lstm": partial(_plain, JanossyConv),
+    "gin": _gin,
+    "gat": partial(_attention, GraphAttention),
+    "gatv2": partial(_attention, DynamicGraphAttention),
+    "pna": _pna,
+    "janossy": _janossy,
+    "goat": partial(_goat, GOATConv),
+    "goat-paper": partial(_goat, GOATConv.paper),
 }
-_JANOSSY = _RNN | {"permutation_lengths", "permutations"}
-_PNA = frozenset({"aggregators", "scalers"})
-_GIN = frozenset({"activation", "norm"})
-
-KINDS: dict[str, Kind] = {
-    "constant": Kind(
-        "the majority class or the mean of the training nodes, without the graph",
-        lambda place: Constant(place.out_channels),
-        fitted=True,
-    ),
-    "linear": Kind(
-        "logistic or ridge regression on the features, without the graph", partial(_plain, NodeLinear), fitted=True
-    ),
-    "trees": Kind(
-        "gradient-boosted trees on the features, without the graph",
-        lambda place: Trees(place.out_channels),
-        fitted=True,
-    ),
-    "mlp": Kind("linear maps of each node alone, without the graph", partial(_plain, NodeLinear)),
-    "gcn": Kind(
-        "graph convolution: the mean over neighbours, weighted by degrees",
-        partial(_plain, GraphConvolution),
-        whole="degree",
-    ),
-    "sage-mean": Kind("GraphSAGE with the mean over neighbours", partial(_plain, MeanSAGE)),
-    "sage-max": Kind("GraphSAGE with the maximum over neighbours", partial(_plain, partial(pyg.SAGEConv, aggr="max"))),
-    "sage-lstm": Kind(
-        "GraphSAGE with an LSTM that reads all neighbours in a random order",
-        partial(_plain, JanossyConv),
-        _RNN,
-        whole="n_id",
-    ),
-    "gin": Kind("graph isomorphism network: an MLP on the sum over neighbours", _gin, _GIN),
-    "gat": Kind("graph attention", partial(_attention, GraphAttention), _ATTENTION, edges=True),
-    "gatv2": Kind(
-        "graph attention with dynamic scores", partial(_attention, DynamicGraphAttention), _ATTENTION, edges=True
-    ),
-    "pna": Kind("principal neighbourhood aggregation: several aggregators, scaled by degree", _pna, _PNA),
-    "janossy": Kind(
-        "Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _janossy, _JANOSSY, whole="n_id"
-    ),
-    "goat": Kind("graph ordering attention", partial(_goat, GOATConv), _GOAT, True, "n_id", goat=True, last="gat"),
-    "goat-paper": Kind(
-        "graph ordering attention, the paper's equations exactly",
-        partial(_goat, GOATConv.paper),
-        _PAPER,
-        True,
-        "n_id",
-        goat=True,
-        last="gat",
-    ),
-}
+"""Builds the layer of a kind, from its place and the options that it reads, by keyword."""

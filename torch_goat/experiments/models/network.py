@@ -9,7 +9,8 @@ from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
 from torch_geometric.utils import is_torch_sparse_tensor
 
-from torch_goat.experiments.models.layers import KINDS, Part, Place, Sampled, build_norm
+from torch_goat.experiments.models.kinds import KINDS
+from torch_goat.experiments.models.layers import BUILD, Part, Place, Sampled, build_norm
 from torch_goat.experiments.models.options import ModelOptions
 from torch_goat.nn import GOATConv, Ordering
 from torch_goat.nn.dropout import dropout
@@ -58,7 +59,7 @@ class Network(Module):
             values = {name: getattr(options, name) for name in KINDS[kind].reads}
             if last and "heads" in values:
                 values |= {"heads": options.last_heads, "head_pooling": "cat"}
-            self.layers.append(KINDS[kind].build(place, **values))
+            self.layers.append(BUILD[kind](place, **values))
             width = place.out_channels * (values.get("heads", 1) if values.get("head_pooling") == "cat" else 1)
             if options.residual:
                 self.residuals.append(Linear(before, width, bias=False, weight_initializer="glorot"))

@@ -2,8 +2,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from torch_goat.experiments.models.layers import AGGREGATORS, KINDS, SCALERS
-from torch_goat.ops.ragged_rnn.backends import BACKENDS
+from torch_goat.experiments.models.kinds import AGGREGATORS, BACKENDS, KINDS, SCALERS
 from torch_goat.settings import check_fields, nearest
 
 _AT_LEAST_0 = ("input_channels", "last_channels", "output_channels", "max_neighbors")

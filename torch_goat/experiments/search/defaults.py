@@ -6,8 +6,8 @@ from typing import Any, Final
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables.options import Task
 from torch_goat.experiments import Experiment, TrainingOptions
-from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.models.kinds import KINDS
+from torch_goat.experiments.models.options import ModelOptions
 from torch_goat.settings import check_known
 
 

@@ -20,8 +20,7 @@ from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables.options import Task
 from torch_goat.experiments import Experiment, Result
 from torch_goat.experiments.comparison import rank_key
-from torch_goat.experiments.models import MODELS
-from torch_goat.experiments.models.layers import KINDS
+from torch_goat.experiments.models.kinds import KINDS, MODELS
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
 from torch_goat.settings import SettingsError, check_known, nearest, override
 

@@ -19,7 +19,8 @@ from torch_goat.data.loader import CSC, Blocks, NeighborSampler, neighbor_loader
 from torch_goat.data.loader.draws import generator_seed
 from torch_goat.experiments.models import Network
 from torch_goat.experiments.models.inference import Inference
-from torch_goat.experiments.models.layers import KINDS, Sampled
+from torch_goat.experiments.models.kinds import KINDS
+from torch_goat.experiments.models.layers import Sampled
 from torch_goat.experiments.training.options import TrainingOptions
 from torch_goat.experiments.training.task import Task
 from torch_goat.nn.ordering import Ordering

@@ -1,15 +1,21 @@
 """From the scores of a classifier to probabilities and decisions, all of it fitted on the validation nodes."""
 
+from __future__ import annotations
+
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
-
+from torch_goat.lazy import lazy_module
 from torch_goat.settings import SettingsError
+
+if TYPE_CHECKING:
+    import torch
+    import torch.nn.functional as F
+    from torch import Tensor
+else:
+    torch, F = lazy_module("torch"), lazy_module("torch.nn.functional")
 
 BINS: Final = 10  # of equal width, for the calibration error
 _RANGE: Final = (0.01, 100.0)  # of temperatures
@@ -43,7 +49,7 @@ class ThresholdRule(NamedTuple):
     values: tuple[float, ...]  # the costs are those of a missed and of a false positive
 
     @classmethod
-    def parse(cls, text: str) -> "ThresholdRule":
+    def parse(cls, text: str) -> ThresholdRule:
         kind, found, rest = text.replace(" ", "").partition("=")
         try:
             values = tuple(float(part) for part in (rest if found else kind).split(":"))

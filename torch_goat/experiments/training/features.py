@@ -15,9 +15,10 @@ from torch import Tensor
 
 from torch_goat.experiments.models import Network
 from torch_goat.experiments.models.fitted import Trees
-from torch_goat.experiments.training.loop import Epoch, Stopped
+from torch_goat.experiments.training.loop import Epoch
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive
 from torch_goat.experiments.training.options import TrainingOptions
+from torch_goat.experiments.training.result import Stopped
 from torch_goat.experiments.training.task import Task
 
 PENALTIES: Final = (100.0, 10.0, 1.0, 0.1, 0.01)  # inverse C of logistic regression; ridge: times 10

@@ -6,13 +6,15 @@ import re
 import secrets
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from torch_goat import settings
 from torch_goat.experiments.run import RunError
-from torch_goat.experiments.training.loop import Epoch
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.files import no_link, open_regular, replace_file
+
+if TYPE_CHECKING:
+    from torch_goat.experiments.training.loop import Epoch
 
 PROJECT: Final = "torch-goat"  # the experiment of MLflow and the project of Weights & Biases
 
@@ -25,7 +27,7 @@ class EpochLogger:
 
     _logger: Any = None
 
-    def __call__(self, epoch: Epoch) -> None:
+    def __call__(self, epoch: "Epoch") -> None:
         if self._logger is None:
             self._logger = self._open(epoch.number)
         losses = {f"loss/{split}": getattr(epoch, f"{split}_loss") for split in ("train", "val")}

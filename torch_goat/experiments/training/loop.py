@@ -2,7 +2,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from torch_goat.experiments.training.epoch_graph import EpochGraph
 from torch_goat.experiments.training.interrupt import Interrupts
 from torch_goat.experiments.training.options import TrainingOptions
 from torch_goat.experiments.training.processes import any_of
+from torch_goat.experiments.training.result import Stopped
 from torch_goat.experiments.training.task import Task
 from torch_goat.nn import GOATConv
 from torch_goat.nn.ordering import Ordering
@@ -21,7 +22,6 @@ from torch_goat.nn.ragged_rnn import RaggedRNN
 from torch_goat.ops.checks import check_finite
 
 _NOISE_STEPS = 20
-Stopped = Literal["", "epochs", "patience", "diverged"]
 
 
 class Epoch(NamedTuple):

@@ -4,15 +4,22 @@ For classification these are the scores ``out`` of the classes ``[n, C]`` and th
 the predictions ``[n, T]`` and the targets ``[n, T]``.
 """
 
+from __future__ import annotations
+
 import math
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+from torch_goat.lazy import lazy_module
 
-from torch_goat.nn.ordering import Ordering, kendall_tau
+if TYPE_CHECKING:
+    import torch
+    import torch.nn.functional as F
+    from torch import Tensor
+
+    from torch_goat.nn.ordering import Ordering
+else:
+    torch, F = lazy_module("torch"), lazy_module("torch.nn.functional")
 
 LOWER_IS_BETTER: Final = frozenset({"mse", "rmse", "mae"})
 
@@ -118,6 +125,8 @@ def tau(orderings: Iterable[Ordering], key: Tensor, nodes: Tensor) -> float:
 
     A node that reads itself counts as its own neighbour.
     """
+    from torch_goat.nn.ordering import kendall_tau
+
     found = []
     for ordering in orderings:
         segment = torch.repeat_interleave(ordering.ptr.diff())  # [E]

@@ -2,7 +2,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from torch_goat.data.loader.sampler import check_fanout
+from torch_goat.data.fanout import check_fanout
 from torch_goat.data.tables import Tables
 from torch_goat.experiments.models.options import ModelOptions
 from torch_goat.experiments.training.decisions import ThresholdRule

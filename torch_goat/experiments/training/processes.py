@@ -8,11 +8,15 @@ import time
 import uuid
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import torch
-
+from torch_goat.lazy import lazy_module
 from torch_goat.settings import SettingsError
+
+if TYPE_CHECKING:
+    import torch
+else:
+    torch = lazy_module("torch")
 
 T = TypeVar("T")
 
@@ -31,9 +35,14 @@ class Processes(NamedTuple):
         return self.rank == 0
 
 
+def started_by_torchrun() -> bool:
+    """Whether ``torchrun`` started this process, as ``torch.distributed.is_torchelastic_launched`` says."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
 def processes() -> Processes:
     """The processes that ``torchrun`` started, or this one alone."""
-    if not (torch.distributed.is_available() and torch.distributed.is_torchelastic_launched()):
+    if not started_by_torchrun():
         return Processes()
     names = ("RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE")
     found = Processes(*(int(os.environ[name]) for name in names))

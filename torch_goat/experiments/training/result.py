@@ -7,20 +7,22 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final
-
-import torch
-import torch_geometric
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import torch_goat
 from torch_goat import settings
 from torch_goat.experiments.training.decisions import Decision, decide
-from torch_goat.experiments.training.loop import Loop, Stopped
 from torch_goat.experiments.training.processes import fabric_version
+from torch_goat.lazy import lazy_module
 
 if TYPE_CHECKING:
-    from torch_goat.experiments.training.features import FittedModel
+    import torch
 
+    from torch_goat.experiments.training.features import FittedModel
+    from torch_goat.experiments.training.loop import Loop
+else:
+    torch = lazy_module("torch")
+Stopped = Literal["", "epochs", "patience", "diverged"]
 _BY_SPLIT: Final = {"metrics", "calibration", "at_threshold"}  # tables of numbers by split
 
 
@@ -61,6 +63,8 @@ class Result:
     @classmethod
     def of(cls, loop: "Loop | FittedModel", peak_memory_bytes: int) -> "Result":
         """The result of a loop, with its best weights."""
+        import torch_geometric
+
         seconds, device = [epoch.seconds for epoch in loop.epochs], loop.fabric.device
         out, layers = loop.predict(), getattr(loop.network, "num_orderings", 0)
         key = loop.task.data.get("key")  # of the nodes in an order task
@@ -117,7 +121,7 @@ class Result:
 class PeakMemory:
     """The peak memory use of a device since this object was created."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: "torch.device") -> None:
         self._device = device
         if device.type == "cuda":
             torch.cuda.init()  # without it there are no statistics
