@@ -18,6 +18,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 pytestmark = pytest.mark.skipif(not backends()["triton"].available, reason=backends()["triton"].note)
 
 Override = Callable[..., None]
+needs_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="programs that wait for each other need a GPU")
 
 
 @pytest.fixture
@@ -53,9 +54,9 @@ def test_a_width_through_tl_dot(kind: str, override: Override) -> None:
 
 
 @pytest.mark.parametrize("weighted", [True, False])
-@pytest.mark.parametrize("hidden", [3, 17, 65])
+@pytest.mark.parametrize("hidden", [3, 17, 64, pytest.param(65, marks=needs_gpu)])
 def test_evaluation_equals_reference(hidden: int, weighted: bool) -> None:
-    """Evaluation keeps no states, and wider than 64 it takes another path than training.
+    """Evaluation keeps no states.
 
     The reference computes in float64, since cuDNN's LSTM uses TF32 for float32.
     """
@@ -126,3 +127,18 @@ def test_the_operator_is_sound(override: Override) -> None:
     recurrent = (random(1, 2, 3, 3), random(1, 2, 3), random(1, 2, 3))
     args = (random(1, 5, 2, 3), source, random(1, 6), ptr, *recurrent, "rnn", "triton", True)
     torch.library.opcheck(torch.ops.torch_goat.ragged_rnn, args)
+
+
+@needs_gpu
+@pytest.mark.parametrize(
+    ("kind", "hidden", "directions"),
+    [("lstm", 65, 2), ("lstm", 128, 1), ("gru", 200, 2), ("rnn", 256, 2), ("lstm", 256, 2), ("gru", 512, 1)],
+)
+def test_programs_that_share_the_units_of_a_cell(kind: str, hidden: int, directions: int) -> None:
+    lengths = [0, 1, 700, 3, 33, *[5] * 100]  # a hub, and more blocks than one group has
+    z, source, weight, ptr = segments(2, 8, lengths, num_sources=40)
+    rnn = RaggedRNN(kind, 8, hidden * directions, 2, directions == 2, init="orthogonal")
+    check(rnn, "triton", (z, source, weight, ptr), 1e-5, torch.float32, "torch")
+    places = Places.from_ptr(source.to(DEVICE), ptr.to(DEVICE))
+    out, again = (rnn(z.float().to(DEVICE), places, weight.float().to(DEVICE)) for _ in range(2))
+    assert torch.equal(out, again)
