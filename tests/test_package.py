@@ -50,7 +50,7 @@ def test_every_package_has_a_docstring_of_one_sentence() -> None:
 
 def test_import_stays_light() -> None:
     kernels = [f"torch_goat.ops.ragged_rnn.{name}" for name in ("cpu.simd", "triton.launch")]
-    heavy = ["pandas", "typer", "rich", "optuna", "matplotlib", "numba", *kernels]
+    heavy = ["pandas", "sklearn", "typer", "rich", "optuna", "matplotlib", "numba", *kernels]
     code = (
         "import sys, torch_goat.experiments.pool; print('torch' in sys.modules); "  # its processes watch their parent
         "import torch_geometric.nn; before = set(sys.modules); import torch_goat, torch_goat.nn; "

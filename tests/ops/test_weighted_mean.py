@@ -1,4 +1,4 @@
-"""The weighted mean in plain PyTorch and in Triton, on a GPU or, without one, in Triton's interpreter."""
+"""The weighted mean in plain PyTorch, compiled by numba, and in Triton, on a GPU or in Triton's interpreter."""
 
 from functools import partial
 
@@ -14,7 +14,8 @@ from tests.graphs import small_graph
 from torch_goat.nn import GOATConv
 from torch_goat.ops import Neighborhoods, Places, weighted_mean
 
-KERNELS = ["torch", *(["triton"] if "triton" in AVAILABLE else [])]
+KERNELS = AVAILABLE
+FUSED = [name for name in AVAILABLE if name != "torch"]
 needs_triton = pytest.mark.skipif("triton" not in AVAILABLE, reason="Triton does not run here")
 
 
@@ -78,7 +79,7 @@ def test_adds_up_every_run(
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize(("lengths", "channels"), [([70, 0, 3], 5), ([40, 1], 64), ([], 4), ([0, 0], 4)])
+@pytest.mark.parametrize(("lengths", "channels"), [([70, 0, 3], 5), ([40, 1], 64), ([], 4), ([0, 0], 4), ([80, 2], 20)])
 def test_the_tiles_of_real_graphs(kernel: str, lengths: list[int], channels: int) -> None:
     check(kernel, lengths, 2, channels, 3)
 
@@ -88,14 +89,14 @@ def test_plain_pytorch_differentiates_twice() -> None:
     assert torch.autograd.gradgradcheck(lambda z, weight: mean_of("torch", z, source, weight, ptr), (z, weight))
 
 
-@needs_triton
-def test_states_of_any_layout_and_type(small_tiles: None) -> None:
-    z, source, weight, ptr = (value.detach() for value in example([3, 0, 6], 2, 3, 4, "triton"))
-    expected = mean_of("triton", z, source, weight, ptr)
+@pytest.mark.parametrize("kernel", FUSED)
+def test_states_of_any_layout_and_type(kernel: str, small_tiles: None) -> None:
+    z, source, weight, ptr = (value.detach() for value in example([3, 0, 6], 2, 3, 4, kernel))
+    expected = mean_of(kernel, z, source, weight, ptr)
     z, source, weight = (value.transpose(0, 1).contiguous().transpose(0, 1) for value in (z, source, weight))
-    assert torch.equal(mean_of("triton", z, source, weight, ptr), expected)
+    assert torch.equal(mean_of(kernel, z, source, weight, ptr), expected)
     half = z.to(torch.bfloat16)
-    found = mean_of("triton", half, source, weight.float(), ptr)
+    found = mean_of(kernel, half, source, weight.float(), ptr)
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, by_hand(half.float(), source, weight.float(), ptr))
 
@@ -108,15 +109,15 @@ def test_a_run_has_the_same_bits_wherever_it_stands(small_tiles: None) -> None:
     assert torch.equal(whole[1:2], alone)
 
 
-@needs_triton
-def test_the_operator_is_sound(small_tiles: None) -> None:
-    torch.library.opcheck(torch.ops.torch_goat.weighted_mean, tuple(example([3, 0, 2], 2, 3, 4, "triton")))
+@pytest.mark.parametrize("kernel", FUSED)
+def test_the_operator_is_sound(kernel: str, small_tiles: None) -> None:
+    torch.library.opcheck(torch.ops.torch_goat.weighted_mean, (*example([3, 0, 2], 2, 3, 4, kernel), kernel))
 
 
-@needs_triton
-def test_double_backward_is_refused(small_tiles: None) -> None:
-    z, source, weight, ptr = example([3, 0, 2], 1, 2, 4, "triton")
-    (grad,) = torch.autograd.grad(mean_of("triton", z, source, weight, ptr).sum(), z, create_graph=True)
+@pytest.mark.parametrize("kernel", FUSED)
+def test_double_backward_is_refused(kernel: str, small_tiles: None) -> None:
+    z, source, weight, ptr = example([3, 0, 2], 1, 2, 4, kernel)
+    (grad,) = torch.autograd.grad(mean_of(kernel, z, source, weight, ptr).sum(), z, create_graph=True)
     with pytest.raises(RuntimeError, match="weighted mean has no second derivative"):
         grad.sum().backward()
 

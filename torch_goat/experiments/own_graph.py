@@ -19,6 +19,7 @@ from torch_goat.experiments.leaderboard import Plan, make_plan, read_plan, reque
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.run import Run
 from torch_goat.experiments.search import fingerprint, own_starting_point
+from torch_goat.experiments.training.decisions import check_threshold
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.task import task_of
 from torch_goat.experiments.training.train import train
@@ -138,8 +139,9 @@ def model_experiment(
     tables: Tables, graph: "TableGraph", model: str, assignments: Sequence[str], metric: str = ""
 ) -> Experiment:
     """An experiment on tables with some options set, which records its orderings if it learns them."""
-    start = table_experiment(tables, graph, model, metric=metric)
-    return record_orderings(override(start, assignments), graph, assignments)
+    experiment = override(table_experiment(tables, graph, model, metric=metric), assignments)
+    check_threshold(experiment.training.threshold, len(graph.schema.classes))
+    return record_orderings(experiment, graph, assignments)
 
 
 class ModelComparison(NamedTuple):

@@ -82,6 +82,16 @@ def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, mo
     assert begun[4].experiment.graph == str(Path("arrays").resolve())
 
 
+def test_every_trial_is_judged_on_all_folds(goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tune = Mock(side_effect=RunError("begun"))
+    monkeypatch.setattr("torch_goat.experiments.search.tune.tune", tune)
+    write(tmp_path, NODES)
+    for more, indices in (([], (0, 1, 2)), (["--indices", "1"], (1,))):
+        goat("tune", "nodes.csv", "edges.csv", "--target", "label", "--folds", "3", *more, code=1)
+        search = tune.call_args.args[0]
+        assert (search.indices, search.experiment.split, search.experiment.tables.folds) == (indices, "folds", 3)
+
+
 @pytest.mark.usefixtures("quick_processes")
 def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
     options = ["--model", "gcn", "--grid", "--trials", "2", "--set", "epochs=2", "--device", "cpu", "--out", "grid"]

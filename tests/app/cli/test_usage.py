@@ -57,6 +57,11 @@ WRONG = [
     ("train top2 --index 1 --set index=2", "--set index=2 cannot be combined with --index"),
     ("train top2 --batch-size 9 --set batch_size=5", "--set batch_size=5 cannot be combined with --batch-size"),
     ("train top2 --batch-size 9 --fanout 2,2 --set 'training.fanout=[1, 1]'", "cannot be combined with --fanout"),
+    (
+        "train nodes.csv edges.csv --target age --threshold cost=5:1",
+        "two classes, but it has real numbers; leave it out",
+    ),
+    ("train nodes.csv edges.csv --target town --threshold 0.3", "two classes, but it has 3 classes; leave it out"),
     (f"train {GCN} --threshold cost=5:1", "threshold = 'cost=5:1' needs a target with two classes, but it has real"),
     (
         "train top2 --model gcn --threshold recall=1",

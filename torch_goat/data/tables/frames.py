@@ -66,7 +66,11 @@ def _to_parquet(table: Any, name: str) -> bytes:
     else:
         raise TableError(f"{name} must be a DataFrame or the name of a file, got {type(table).__name__}.")
     content = io.BytesIO()
-    parquet.write_table(table.replace_schema_metadata(None), content)  # so that equal tables are equal files
+    try:
+        parquet.write_table(table.replace_schema_metadata(None), content)  # so that equal tables are equal files
+    except pyarrow.ArrowException as error:
+        reason = " ".join(str(error).split())[:200]
+        raise TableError(f"{name} cannot be written as Parquet ({reason}); convert or drop the column.") from None
     return content.getvalue()
 
 

@@ -6,16 +6,23 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from torch_goat.lazy import lazy_names
 from torch_goat.ops.ragged_rnn.cpu import packing
 from torch_goat.ops.ragged_rnn.cpu.packing import STRETCH, Shape
 from torch_goat.ops.ragged_rnn.interface import SCANS, Gradients, Inputs
 from torch_goat.ops.segments import Segments
+
+if TYPE_CHECKING:
+    from torch_goat.ops.ragged_rnn.cpu.mean import weighted_sum as weighted_sum
+    from torch_goat.ops.ragged_rnn.cpu.mean import weighted_sum_backward as weighted_sum_backward
+
+__getattr__, __dir__ = lazy_names(__name__, {"mean": ("weighted_sum", "weighted_sum_backward")})
 
 DESCRIPTION = "every segment fused into one loop of vector instructions, compiled by numba"
 

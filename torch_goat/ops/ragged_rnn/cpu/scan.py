@@ -27,7 +27,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     from torch_goat.ops.ragged_rnn.cpu import scan_loops
 
     shape, (final,) = _shape(kind, inputs), saved_like(kind, inputs)
-    tasks, _ = _tasks(shape, *_chains(inputs))
+    tasks, _ = split_blocks(shape, *_chains(inputs))
     arguments = (_packed(shape, inputs), final.numpy(), tasks)
     cpu.run_all(
         lambda begin, end: scan_loops.forward(shape, *arguments, begin, end), tasks.size, _num_steps(shape, inputs)
@@ -42,11 +42,11 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     projected, source, bias = inputs.projected, inputs.places.source, inputs.bias_ih
     heads, num_sources, directions, _ = projected.shape
     shape = _shape(kind, inputs)
-    tasks, parts = _tasks(shape, heads, directions)
+    tasks, parts = split_blocks(shape, heads, directions)
     table = bias.new_zeros(heads, num_sources, directions, shape.gates * shape.width)
     scale = bias.new_zeros(parts, directions, *source.shape)
     biases = bias.new_zeros(heads, directions, shape.gates * shape.width, dtype=torch.double)
-    states = _pad_units(shape, grad.to(bias.dtype).view(-1, heads, directions, shape.hidden)).contiguous()
+    states = pad_units(shape, grad.to(bias.dtype).view(-1, heads, directions, shape.hidden)).contiguous()
     outputs = scan_loops.Outputs(table.numpy(), scale.numpy(), biases.numpy())
     arguments = (_packed(shape, inputs), saved[0].numpy(), states.numpy(), outputs, tasks)
     cpu.run_all(
@@ -63,14 +63,15 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
 
 def _shape(kind: str, inputs: Inputs) -> Shape:
     bias = inputs.bias_ih
-    return _shape_of(kind, str(bias.dtype).removeprefix("torch."), bias.size(-1) // GATES[kind])
+    return units_in_blocks(kind, str(bias.dtype).removeprefix("torch."), GATES[kind], bias.size(-1) // GATES[kind])
 
 
 @lru_cache(maxsize=64)
-def _shape_of(kind: str, element: str, hidden: int) -> Shape:
+def units_in_blocks(kind: str, element: str, gates: int, hidden: int) -> Shape:
+    """The layout of independent units, one segment at a time."""
     lanes = 4 if hidden <= 4 else 8 if hidden <= 8 else 16
     blocks = -(-hidden // lanes)
-    return Shape(kind, element, GATES[kind], hidden, lanes, blocks, 1, 1, as_given=blocks * lanes == hidden)
+    return Shape(kind, element, gates, hidden, lanes, blocks, 1, 1, as_given=blocks * lanes == hidden)
 
 
 def _chains(inputs: Inputs) -> tuple[int, int]:
@@ -83,7 +84,7 @@ def _num_steps(shape: Shape, inputs: Inputs) -> int:
     return inputs.places.source.numel() * inputs.projected.size(2) * shape.blocks
 
 
-def _pad_units(shape: Shape, value: Tensor) -> Tensor:
+def pad_units(shape: Shape, value: Tensor) -> Tensor:
     """``[..., H]`` as ``[..., width]``."""
     return value if shape.as_given else pad(value, (0, shape.width - shape.hidden))
 
@@ -92,7 +93,7 @@ def _pad_gates(shape: Shape, value: Tensor) -> Tensor:
     """``[..., G * H]`` as ``[..., G * width]``."""
     if shape.as_given:
         return value
-    return _pad_units(shape, value.unflatten(-1, (shape.gates, shape.hidden))).flatten(-2)
+    return pad_units(shape, value.unflatten(-1, (shape.gates, shape.hidden))).flatten(-2)
 
 
 def _unpad_gates(shape: Shape, value: Tensor) -> Tensor:
@@ -112,7 +113,7 @@ def _packed(shape: Shape, inputs: Inputs) -> Any:
 
 
 @lru_cache(maxsize=64)
-def _tasks(shape: Shape, heads: int, directions: int) -> tuple[np.ndarray, int]:
+def split_blocks(shape: Shape, heads: int, directions: int) -> tuple[np.ndarray, int]:
     """Head, direction, first and last block, and part of every task; and the number of parts of a head's blocks."""
     parts = min(shape.blocks, -(-_TASKS // (heads * directions)))
     bounds = [shape.blocks * part // parts for part in range(parts + 1)]
