@@ -15,7 +15,7 @@ CONFIGURATIONS = ("8x8", "8x16", "4x64", "1x256", "1x512")
 BASE, OURS = "GATConv", "GOATConv"
 NEW_GRAPH = "new graph"
 # Above these, a layer takes minutes or does not fit, and is left out.
-PACKED_STEPS = {"cpu": 2e5, "cuda": 5e6}  # of all heads, of PyTorch's LSTM over packed sequences
+PACKED_STEPS = {"cpu": 2e5, "cuda": 1e6}  # of all heads, of PyTorch's LSTM over packed sequences
 PACKED_LONGEST = 5000  # of one sequence
 PADDED_OPERATIONS = {"cpu": 1e12, "cuda": 1e15}  # of PyG's LSTM aggregation, forward and backward
 PADDED_GIGABYTES = {"cpu": 4, "cuda": 40}
