@@ -232,7 +232,7 @@ def test_auto_takes_the_fastest_that_fits(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert _choose("auto", "cpu", torch.float32, 8) == "cpu"
     assert _choose("auto", "cpu", torch.float32, 129) == "torch"
-    assert _choose("triton", "cuda", torch.float32, 129) == "torch"
+    assert _choose("triton", "cuda", torch.float32, 513) == "torch"
     assert _choose("auto", "meta", torch.float32, 8) == "torch"
     assert _choose("auto", "cuda", torch.float32, 8) == ("triton" if "triton" in AVAILABLE else "torch")
     with pytest.raises(ValueError, match="backend 'cpu' reads tensors on cpu, got cuda"):

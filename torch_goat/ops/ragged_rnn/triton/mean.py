@@ -113,7 +113,9 @@ def weighted_sum(z: Tensor, places: Places, weight: Tensor) -> Tensor:
         tensors = (z.contiguous(), places.source.contiguous(), weight.contiguous(), places.ptr, order, out)
         constants = {"CHANNELS": channels, "WIDTH": triton.next_power_of_2(channels), "num_warps": chosen.warps}
         tile = {"SEGMENTS": chosen.segments, "PLACES": chosen.places}
-        long = {"SEGMENTS": 1, "PLACES": 8 * chosen.segments * chosen.places, "num_warps": 8 * chosen.warps}
+        warps = min(16, 8 * chosen.warps)  # with as many values per thread as the others
+        more_places = chosen.segments * chosen.places * warps // chosen.warps
+        long = {"SEGMENTS": 1, "PLACES": more_places, "num_warps": warps}
         counts = (num_targets, places.source.size(1), heads)
         with on_device(z):
             for first, programs, is_long in split_longest(places.segments, chosen.segments):
