@@ -98,13 +98,14 @@ def test_the_answer_comes_first_and_is_the_verdict(folder: Path, pages: dict[str
 
 
 def test_the_trivial_prediction_is_measured_by_the_metric_that_decides(folder: Path, tmp_path: Path) -> None:
-    run(tmp_path, "gcn", class_weights=True)
+    run(tmp_path, "gcn", class_weights=True, metric="macro_f1")
     data = Run(tmp_path).graph().data
     most = data.y[data.train_mask].mode().values
     expected = f1_score(data.y[data.test_mask], most.expand(int(data.test_mask.sum())), average="macro")
     text = Page(report(tmp_path)).text
     assert f"If all predictions were the most frequent class, the macro F1 would be {100 * expected:.1f} %." in text
     assert "GCN has a macro F1 of" in text
+    assert "Macro F1 by epoch" in text
 
 
 def test_the_same_run_in_two_folders_counts_once(folder: Path, tmp_path: Path) -> None:
