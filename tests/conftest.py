@@ -4,6 +4,7 @@ from contextlib import suppress
 from types import SimpleNamespace
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # the suite runs one process per core
+os.environ.setdefault("TORCH_GOAT_QUIET", "1")  # what is printed does not depend on what was compiled before
 
 import pytest
 import torch

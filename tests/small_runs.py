@@ -45,7 +45,9 @@ def small_graphs() -> Iterator[None]:
         run_module._load.cache_clear()
 
 
-def run(folder: Path, model: str, dataset: str = "top2", seed: int = 0, **training: object) -> Result:
+def run(folder: Path, model: str, dataset: str = "top2", seed: int = 0, index: int = 0, **training: object) -> Result:
     """Trains for a few epochs."""
     options = TrainingOptions(**{"epochs": 8, "patience": 0, "learning_rate": 0.05, **training})  # type: ignore[arg-type]
-    return train(Experiment(dataset, seed=seed, model=MODELS[model], training=options), folder, device="cpu")
+    return train(
+        Experiment(dataset, seed=seed, index=index, model=MODELS[model], training=options), folder, device="cpu"
+    )

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from torch_goat.app.estimators import NodeClassifier, NodeRegressor
     from torch_goat.app.leaderboard import compare
     from torch_goat.experiments.models import Network
+    from torch_goat.nn.warm_up import warm_up
     from torch_goat.ops.checks import set_checks
     from torch_goat.ops.ragged_rnn.backends import backends
 
@@ -18,8 +19,9 @@ _HOMES = {
     "ops.checks": ("set_checks",),
     "app.estimators": ("NodeClassifier", "NodeRegressor"),
     "app.leaderboard": ("compare",),
+    "nn.warm_up": ("warm_up",),
 }
-__all__ = ["NodeClassifier", "NodeRegressor", "__version__", "backends", "compare", "load", "set_checks"]
+__all__ = ["NodeClassifier", "NodeRegressor", "__version__", "backends", "compare", "load", "set_checks", "warm_up"]
 __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 

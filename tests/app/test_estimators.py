@@ -207,3 +207,16 @@ def test_models_are_compared_as_by_the_command(tmp_path: Path) -> None:
     assert len(goat.predict(nodes, edges)) == 10  # its folder is still there
     goat.save(tmp_path / "saved")
     assert torch_goat.NodeClassifier.load(tmp_path / "saved").run_.experiment.model.name == "goat"
+
+
+def test_a_saved_table_that_was_changed_is_found(tmp_path: Path) -> None:
+    nodes, edges = frames()
+    found = classifier().fit(nodes, edges, target="label")
+    found.save(tmp_path / "saved")
+    del found  # with its tables
+    nodes.assign(age=1).to_parquet(tmp_path / "saved/nodes.parquet")
+    with pytest.raises(TableError, match=r"saved/nodes\.parquet or .*edges\.parquet changed since training; restore"):
+        torch_goat.NodeClassifier.load(tmp_path / "saved")
+    (tmp_path / "saved/nodes.parquet").unlink()
+    with pytest.raises(TableError, match=r"cannot read .*nodes\.parquet: no such file"):
+        torch_goat.NodeClassifier.load(tmp_path / "saved")

@@ -74,7 +74,7 @@ def test_reset_draws_new_weights() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's tracer does it
-@pytest.mark.parametrize("options", [{}, {"rnn": "gru", "attention": "gatv2"}])
+@pytest.mark.parametrize("options", [{}, {"rnn": "gru", "attention": "gatv2"}, {"rnn": "minlstm"}])
 def test_compile(options) -> None:
     conv, x, edge_index = GOATConv(5, 4, heads=2, **options).double(), torch.randn(N, 5).double(), small_graph()
     torch._dynamo.reset()
@@ -84,8 +84,9 @@ def test_compile(options) -> None:
     assert_close(found, expected, 1e-12)
 
 
-def test_autocast_keeps_scores_in_float32() -> None:
-    conv, x, edge_index = GOATConv(5, 16, heads=2), torch.randn(N, 5), small_graph()
+@pytest.mark.parametrize("rnn", ["lstm", "mingru"])
+def test_autocast_keeps_scores_in_float32(rnn: str) -> None:
+    conv, x, edge_index = GOATConv(5, 16, heads=2, rnn=rnn), torch.randn(N, 5), small_graph()
     out, ordering = conv(x, edge_index, return_ordering=True)
     with torch.autocast("cpu", torch.bfloat16):
         low, low_ordering = conv(x, edge_index, return_ordering=True)
@@ -103,8 +104,10 @@ def test_a_layer_in_bfloat16() -> None:
     assert relative_error(out, wide) < 2e-2
 
 
-def test_double_backward_is_computed_by_the_reference() -> None:
-    conv, x = GOATConv(5, 4, heads=2, backend="reference").double(), torch.randn(N, 5).double().requires_grad_()
+@pytest.mark.parametrize("rnn", ["lstm", "mingru", "minlstm"])
+def test_double_backward_is_computed_by_the_reference(rnn: str) -> None:
+    conv = GOATConv(5, 4, heads=2, rnn=rnn, backend="reference").double()
+    x = torch.randn(N, 5).double().requires_grad_()
     (grad,) = torch.autograd.grad(conv(x, small_graph()).square().sum(), x, create_graph=True)
     (curved,) = torch.autograd.grad((grad * grad.detach()).sum(), x)  # the Hessian times the gradient
     step = 1e-5 * grad.detach()
@@ -113,8 +116,9 @@ def test_double_backward_is_computed_by_the_reference() -> None:
     assert relative_error(curved, (above - below) / 2e-5) < 1e-6
 
 
-def test_deterministic_algorithms() -> None:
-    conv, x, edge_index = GOATConv(5, 4, heads=2, edge_dim=1), torch.randn(N, 5), small_graph()
+@pytest.mark.parametrize("rnn", ["lstm", "mingru"])
+def test_deterministic_algorithms(rnn: str) -> None:
+    conv, x, edge_index = GOATConv(5, 4, heads=2, edge_dim=1, rnn=rnn), torch.randn(N, 5), small_graph()
     edge_attr = torch.randn(edge_index.size(1))
     torch.use_deterministic_algorithms(True)
     try:

@@ -241,8 +241,9 @@ def test_other_exporters_are_refused(monkeypatch) -> None:
         conv(x, EDGES)
 
 
-def test_functional_gradients_are_computed_by_the_reference() -> None:
-    conv, x = GOATConv(8, 4, heads=2, backend="reference").double(), torch.randn(4, 8).double()
+@pytest.mark.parametrize("rnn", ["lstm", "mingru", "minlstm"])
+def test_functional_gradients_are_computed_by_the_reference(rnn: str) -> None:
+    conv, x = GOATConv(8, 4, heads=2, rnn=rnn, backend="reference").double(), torch.randn(4, 8).double()
     weights = dict(conv.named_parameters())
 
     def loss(weights: dict[str, Tensor], x: Tensor) -> Tensor:

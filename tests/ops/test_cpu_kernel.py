@@ -12,6 +12,7 @@ from tests.compare import relative_error
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn import cpu
 from torch_goat.ops.ragged_rnn import torch as steps
+from torch_goat.ops.ragged_rnn.cpu import wide
 from torch_goat.ops.ragged_rnn.interface import GATES, Inputs
 
 needs_numba = pytest.mark.skipif(cpu.unavailable() is not None, reason="numba is not installed")
@@ -79,7 +80,8 @@ def test_saturated_gates(kind: str) -> None:
 
 @needs_numba
 @pytest.mark.parametrize(
-    ("kind", "heads", "hidden"), [("lstm", 1, 4), ("lstm", 8, 4), ("mingru", 1, 40), ("minlstm", 8, 4)]
+    ("kind", "heads", "hidden"),
+    [("lstm", 1, 4), ("lstm", 8, 4), ("lstm", 1, 72), ("mingru", 1, 40), ("minlstm", 8, 4)],  # 72 units are wide
 )
 def test_the_number_of_threads_does_not_change_a_bit(kind: str, heads: int, hidden: int) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -93,6 +95,22 @@ def test_the_number_of_threads_does_not_change_a_bit(kind: str, heads: int, hidd
             assert all(torch.equal(a, b) for a, b in zip(run(cpu, inputs, grad, kind), first, strict=True))
     finally:
         torch.set_num_threads(before)
+
+
+@needs_numba
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize(("hidden", "directions"), [(129, 2), (128, 1)])
+def test_wide_cells(kind: str, hidden: int, directions: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wide, "_PLACES", 40)  # the gradients of the weights are added up several times
+    inputs, grad = make_inputs(kind=kind, hidden=hidden)
+    projected, places, weight, *recurrent = inputs
+    inputs = [projected[:, :, :directions], places, weight, *(value[:, :directions] for value in recurrent)]
+    grad = grad[..., : directions * hidden]
+    expected = run(steps, inputs, grad, kind)
+    assert error(run(cpu, inputs, grad, kind), expected) < 1e-12
+    assert error(run(cpu, to(inputs, torch.float32), grad.float(), kind), expected) < 1e-5
+    shapes = [value.shape for value in cpu.saved_like(kind, Inputs(*inputs))]
+    assert [value.shape for value in cpu.forward(kind, Inputs(*inputs), True)[1]] == shapes
 
 
 @needs_numba

@@ -16,7 +16,7 @@ import torch
 
 from torch_goat import settings
 from torch_goat.app.explain import Explanation, explain
-from torch_goat.data.tables import TableError, Tables, Task, load_tables
+from torch_goat.data.tables import TableError, Tables, Task, digest_tables, load_tables
 from torch_goat.data.tables.frames import category_columns, class_values, table_file
 from torch_goat.experiments import Predictions, Run, RunError, find_runs, predict, train
 from torch_goat.experiments.own_graph import model_experiment
@@ -157,7 +157,10 @@ class NodeEstimator(BaseEstimator):
         if run.schema is None or run.schema.task != cls._task:
             what = "was not trained on tables" if run.schema is None else f"is a {run.schema.task}"
             raise RunError(f"the run in {run.folder} {what}; it cannot be loaded by {cls.__name__}.")
-        _ = run.network, run.curves
+        tables, _ = run.tables, (run.network, run.curves)
+        assert tables is not None
+        if tables.digest not in ("", digest_tables(tables.nodes, tables.edges)):
+            raise TableError(f"{tables.nodes} or {tables.edges} changed since training; restore them or train again.")
         start = dict(settings.leaves(settings.to_table(own_starting_point(cls._task, run.experiment.model.name))))
         now = dict(settings.leaves(settings.to_table(run.experiment)))
         changed = {key: value for key, value in now.items() if key.startswith(("model.", "training."))}

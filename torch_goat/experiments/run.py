@@ -181,14 +181,15 @@ class Run:
     @cached_property
     def tables(self) -> Tables | None:
         """The tables of your graph: those next to the run folder if they have the same contents, as in a saved folder
-        that was moved, else those of the experiment; ``None`` for other data."""
+        that was moved, or if those of the experiment are gone; ``None`` for other data."""
         tables = self.experiment.tables
         if tables is None:
             return None
         files = [str(self.folder.parent / Path(file).name) if file else "" for file in (tables.nodes, tables.edges)]
-        if not all(Path(file).is_file() for file in files if file) or digest_tables(*files) != tables.digest:
+        near = replace(tables, nodes=files[0], edges=files[1])
+        if not all(Path(file).is_file() for file in files if file):
             return tables
-        return replace(tables, nodes=files[0], edges=files[1])
+        return near if not Path(tables.nodes).exists() or digest_tables(*files) == tables.digest else tables
 
     @cached_property
     def network(self) -> models.Network:

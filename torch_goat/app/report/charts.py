@@ -135,14 +135,15 @@ def importance_chart(found: Sequence[Importance], metric: str, nodes: str) -> Ch
 
 
 def learning_charts(run: Run, graph: NamedGraph, metric: str) -> list[Chart]:
-    """The loss and, of training and validation nodes, the deciding metric, or the task's first if it has no curve."""
+    """The loss and the deciding metric of training and validation nodes, or the metric that has curves."""
     curves, best_epoch = run.curves, run.result.best_epoch
-    loss, first = "cross-entropy (nats)", "accuracy"
+    loss = "cross-entropy (nats)"
     if not graph.classes:
         of = "target unit" if graph.target_scale == 1 else "standard deviations"
-        loss, first = f"squared error ({of}²)", "mse"
-    metric = metric if f"val_{metric}" in curves else first
-    parts = {split: label for split, label in SPLITS.items() if f"{split}_{metric}" in curves and split != "test"}
+        loss = f"squared error ({of}²)"
+    measured = [name.removeprefix("val_") for name in curves if name.startswith("val_") and name != "val_loss"]
+    metric = metric if metric in measured else measured[0]
+    parts = {split: label for split, label in SPLITS.items() if split != "test"}
     losses = {"training, with dropout": curves["train_loss"], "validation": curves["val_loss"]}
     metrics = {label: _unit(metric) * curves[f"{split}_{metric}"] for split, label in parts.items()}
     caption = f"The dashed line marks epoch {best_epoch}, whose weights were kept."
@@ -273,7 +274,8 @@ def stability_chart(stability: Stability) -> Chart | None:
 
 
 def _name(metric: str) -> str:
-    return NAMES[metric].partition(" (")[0].capitalize()
+    name = NAMES[metric].partition(" (")[0]
+    return name[0].upper() + name[1:]
 
 
 def _unit(metric: str) -> int:

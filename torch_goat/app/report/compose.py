@@ -162,6 +162,7 @@ def _page(
     reader = detail_of(ordered.best)
     reader_name = text.run_name(ordered)
     columns = features(detail.graph.data, detail.run.schema)
+    splits = {run.experiment.index: run for run in groups[0].runs}
     part, important = _importance(detail, columns, ranking.metric)
     chosen = [reader.graph.node(name) for name in nodes] or _largest_errors(reader)
     effects = contributions(reader.run.network, reader.graph, reader.out, chosen)
@@ -174,7 +175,7 @@ def _page(
     viewed["first"] = chosen[0] if chosen else int(measures.degrees(reader.graph.data).argmax())
     filled = {
         "title": text.title(groups, detail.graph),
-        "answer": text.answer(ranking, detail.graph),
+        "answer": text.answer(ranking, [graph_of(run) for run in splits.values()]),
         "detail": text.run_name(shown),
         "comparison_table": text.comparison_table(ranking, tested),
         "notes": text.comparison_notes(groups, other_data, left_out, shown),

@@ -63,49 +63,50 @@ def run_name(group: RunGroup[Run]) -> str:
     return f"{model_name(group)} (seed {experiment.seed}, split {experiment.index})"
 
 
-def answer(ranking: Ranking[Run], graph: NamedGraph) -> Answer:
-    """The verdict on several models, or how good a single one is."""
+def answer(ranking: Ranking[Run], graphs: Sequence[NamedGraph]) -> Answer:
+    """The verdict on several models, or how good a single one is; ``graphs`` are those of the best model's splits."""
     best, verdict = ranking.groups[0], ranking.verdict
-    level = _level(best, graph)
+    tested = all(bool(graph.data.test_mask.any()) for graph in graphs) and math.isfinite(best.mean)
+    if tested:
+        level = [_level(best, graphs[0]), _trivial(ranking, graphs)]
+    else:
+        level = [f"There are no test nodes to evaluate {model_name(best)} on."]
     if verdict is None:
         others = "To compare it with other models, train them on the same data and create a report on all runs."
-        return Answer(level, [_trivial(best, graph)] if _tested(best, graph) else [], others)
+        return Answer(level[0], level[1:], others)
     sentences = list(verdict.sentences)
     advice = next((one for one in sentences if one.startswith("Recommended:")), "")
     details = [one for one in sentences[1:] if one != advice]
-    details.append(f"{level} {_trivial(best, graph)}" if _tested(best, graph) else level)
-    return Answer(sentences[0], details, advice or f"Recommended: {shown(verdict.recommended, verdict.metric)}.")
-
-
-def _tested(group: RunGroup[Run], graph: NamedGraph) -> bool:
-    return bool(graph.data.test_mask.any()) and math.isfinite(group.mean)
+    recommendation = advice or f"Recommended: {shown(verdict.recommended, verdict.metric)}."
+    return Answer(sentences[0], [*details, " ".join(level)], recommendation)
 
 
 def _level(group: RunGroup[Run], graph: NamedGraph) -> str:
-    tested, name = int(graph.data.test_mask.sum()), model_name(group)
-    if not _tested(group, graph):
-        return f"There are no test nodes to evaluate {name} on."
-    value = number(group.mean, group.metric, unit=True)
+    name, value, runs = model_name(group), number(group.mean, group.metric, unit=True), len(group.runs)
+    nodes = "test nodes" if runs > 1 else f"{int(graph.data.test_mask.sum()):,} test nodes"
     if group.metric == "accuracy":
-        text = f"{name} classifies {value} of the {tested:,} test nodes correctly"
+        text = f"{name} classifies {value} of the {nodes} correctly"
     else:
-        text = f"{name} has a {METRICS[group.metric].partition(' (')[0]} of {value} on the {tested:,} test nodes"
+        text = f"{name} has a {METRICS[group.metric].partition(' (')[0]} of {value} on the {nodes}"
+    text += f", on average over {runs} runs" if runs > 1 else ""
     return f"{text} (95 % interval: {_interval(group)})." if math.isfinite(group.interval[0]) else f"{text}."
 
 
-def _trivial(group: RunGroup[Run], graph: NamedGraph) -> str:
-    """The same metric of predicting the most frequent class or the mean of the training nodes."""
-    y, train, test = graph.truth, graph.data.train_mask, graph.data.test_mask
-    if graph.classes:
-        out = torch.zeros(int(test.sum()), len(graph.classes))
-        out[:, int(y[train].mode().values)] = 1
-        value, what = getattr(metrics, group.metric)(out, y[test].long()), "the most frequent class"
-    else:
-        target = y[test].double().view(-1, 1)
-        value = getattr(metrics, group.metric)(torch.full_like(target, float(y[train].double().mean())), target)
-        what = "the training mean"
-    metric = METRICS[group.metric].partition(" (")[0]
-    return f"If all predictions were {what}, the {metric} would be {number(value, group.metric, unit=True)}."
+def _trivial(ranking: Ranking[Run], graphs: Sequence[NamedGraph]) -> str:
+    """The same metric, averaged over splits, of predicting the most frequent class or the training mean."""
+    metric, values = ranking.metric, []
+    for graph in graphs:
+        y, train, test = graph.truth, graph.data.train_mask, graph.data.test_mask
+        if graph.classes:
+            out, target = torch.zeros(int(test.sum()), len(graph.classes)), y[test].long()
+            out[:, int(y[train].mode().values)] = 1
+        else:
+            target = y[test].double().view(-1, 1)
+            out = torch.full_like(target, float(y[train].double().mean()))
+        values.append(getattr(metrics, metric)(out, target))
+    what = "the most frequent class" if graphs[0].classes else "the training mean"
+    value = number(sum(values) / len(values), metric, unit=True)
+    return f"If all predictions were {what}, the {METRICS[metric].partition(' (')[0]} would be {value}."
 
 
 def data_table(graph: NamedGraph) -> Table:
@@ -142,7 +143,9 @@ def _range(y: torch.Tensor, graph: NamedGraph) -> str:
     if y.numel() == 0:
         return "–"
     if not graph.classes:
-        return f"{float(y.min()):.3g} to {float(y.max()):.3g}, mean {float(y.double().mean()):.3g}"
+        low, high, mean = float(y.min()), float(y.max()), float(y.double().mean())
+        digits = 6 - math.ceil(math.log10(max(abs(low), abs(high), 1e-30)))  # those of 32 bits
+        return f"{round(low, digits):.3g} to {round(high, digits):.3g}, mean {mean:.3g}"
     most = int(y.mode().values)
     return f"{graph.classes[most]} ({100 * float((y == most).double().mean()):.0f})"
 

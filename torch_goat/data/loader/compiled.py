@@ -11,6 +11,7 @@ from numba import njit
 
 from torch_goat.data.loader.draws import Sampled
 from torch_goat.ops import splitmix
+from torch_goat.ops.compiling import compiled
 
 _HALF, _ONE, _STEP = np.uint64(32), np.uint64(1), np.int64(splitmix.STEP)
 _mix = njit(nogil=True, inline="always")(splitmix.mix)
@@ -22,10 +23,7 @@ def _compiled(function: Callable) -> Any:
     files = [Path(__file__), Path(splitmix.__file__)]
     digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
     function.__qualname__ = f"{function.__name__}_{digest}"
-    try:
-        return njit(nogil=True, cache=True)(function)
-    except RuntimeError:  # no writable cache folder
-        return njit(nogil=True)(function)
+    return compiled(function)
 
 
 @njit(nogil=True)

@@ -4,11 +4,11 @@
 
 import numpy as np
 import torch
-from numba import njit
 from torch import Tensor
 
+from torch_goat.ops.compiling import compiled
 from torch_goat.ops.plackett_luce.torch import EPS
-from torch_goat.ops.ragged_rnn.cpu import run_all
+from torch_goat.ops.ragged_rnn.cpu.threads import run_all
 from torch_goat.ops.segments import Segments
 
 _CHUNKS = 8  # of segments, which threads share
@@ -25,14 +25,7 @@ def log_prob(score: Tensor, place: Tensor, segments: Segments, noise: float) -> 
     return result, gradient
 
 
-def _compiled(function):
-    try:
-        return njit(nogil=True, cache=True)(function)
-    except RuntimeError:  # no writable cache folder
-        return njit(nogil=True)(function)
-
-
-@_compiled
+@compiled
 def _segments(score, place, ptr, result, gradient, noise, eps, first, last):
     """Segments ``first`` to ``last`` of all heads."""
     longest = 0

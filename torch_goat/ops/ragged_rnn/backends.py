@@ -1,11 +1,13 @@
 """The ragged RNN by the name of its backend."""
 
 import functools
+import warnings
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from torch_goat.ops.compiling import watch_triton
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.interface import RNNWeights
 from torch_goat.ops.ragged_rnn.operator import KERNELS, project_and_run
@@ -88,4 +90,26 @@ def _choose(backend: str, device: str, arithmetic: torch.dtype, hidden: int) -> 
         name = name if KERNELS[name].unavailable() is None else "torch"
     elif device not in KERNELS[name].devices():
         raise ValueError(f"backend {name!r} reads tensors on {' or '.join(KERNELS[name].devices())}, got {device}.")
-    return name if hidden <= KERNELS[name].max_hidden(arithmetic) else "torch"
+    widest = KERNELS[name].max_hidden(arithmetic)
+    if hidden > widest:
+        warn_of_width(hidden, widest)
+        return "torch"
+    if name == "triton":
+        watch_triton()
+    return name
+
+
+_warned = False  # of a width
+
+
+def warn_of_width(hidden: int, widest: int) -> None:
+    """Warns, once per process, of an RNN that is too wide for the kernel of its device."""
+    global _warned
+    if not _warned:
+        _warned = True
+        warnings.warn(
+            f"hidden width {hidden} per direction exceeds {widest}, the widest that the fused kernels support; the "
+            "layer uses backend 'torch', which is several times slower; use more heads of smaller width or "
+            "rnn='mingru'.",
+            stacklevel=2,
+        )

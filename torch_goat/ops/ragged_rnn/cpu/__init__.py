@@ -1,10 +1,10 @@
-"""The ragged RNN fused on the CPU, compiled by numba: every segment is read place by place, its state in registers."""
+"""The ragged RNN fused on the CPU, compiled by numba: every segment is read place by place, its state in registers.
+
+Wide RNNs, whose weights do not fit there, are read step by step, with PyTorch's products: see :mod:`.wide`.
+"""
 
 import importlib.util
-import os
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from torch_goat.lazy import lazy_names
-from torch_goat.ops.ragged_rnn.cpu import packing
+from torch_goat.ops.ragged_rnn.cpu import packing, wide
 from torch_goat.ops.ragged_rnn.cpu.packing import STRETCH, Shape
+from torch_goat.ops.ragged_rnn.cpu.threads import run_all
 from torch_goat.ops.ragged_rnn.interface import SCANS, Gradients, Inputs
 from torch_goat.ops.segments import Segments
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from torch_goat.ops.ragged_rnn.cpu.mean import weighted_sum as weighted_sum
     from torch_goat.ops.ragged_rnn.cpu.mean import weighted_sum_backward as weighted_sum_backward
 
+# numba is optional: it is imported on first use, not with the package.
 __getattr__, __dir__ = lazy_names(__name__, {"mean": ("weighted_sum", "weighted_sum_backward")})
 
 DESCRIPTION = "every segment fused into one loop of vector instructions, compiled by numba"
@@ -29,12 +31,13 @@ DESCRIPTION = "every segment fused into one loop of vector instructions, compile
 # The segments of a head and direction are split into chunks only if there are too few heads and directions for all
 # threads. The chunks, and with them the order of every sum, do not depend on the number of threads.
 _TASKS = 8
+# Units per direction beyond which the products of :mod:`.wide` are faster than vectors in registers, as measured.
+WIDEST = {"lstm": 64, "gru": 16, "rnn": 64}
 _PLACES_PER_CHUNK = 4096
-_PLACES_PER_THREAD = 20_000  # about a millisecond of work; fewer are not worth a thread
 
 
 def max_hidden(arithmetic: torch.dtype) -> int:
-    return 128
+    return sys.maxsize
 
 
 def devices() -> tuple[str, ...]:
@@ -47,19 +50,28 @@ def unavailable() -> str | None:
     return None
 
 
+def _is_wide(kind: str, inputs: Inputs) -> bool:
+    return inputs.weight_hh.size(-1) > WIDEST[kind]
+
+
 def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
     if kind in SCANS:
         from torch_goat.ops.ragged_rnn.cpu import scan
 
         return scan.saved_like(kind, inputs)
+    if _is_wide(kind, inputs):
+        return wide.saved_like(kind, inputs)
     return [_kept(_shape(kind, inputs), inputs, inputs.places.source.size(1))]
 
 
 def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]]:
-    from torch_goat.ops.ragged_rnn.cpu import scan, sweep
-
     if kind in SCANS:
+        from torch_goat.ops.ragged_rnn.cpu import scan
+
         return scan.forward(kind, inputs, save)
+    if _is_wide(kind, inputs):
+        return wide.forward(kind, inputs, save)
+    from torch_goat.ops.ragged_rnn.cpu import sweep
 
     heads, _, directions, _ = inputs.projected.shape
     source, segments = inputs.places.source, inputs.places.segments
@@ -73,10 +85,13 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
 
 
 def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
-    from torch_goat.ops.ragged_rnn.cpu import scan, sweep
-
     if kind in SCANS:
+        from torch_goat.ops.ragged_rnn.cpu import scan
+
         return scan.backward(kind, grad, inputs, saved)
+    if _is_wide(kind, inputs):
+        return wide.backward(kind, grad, inputs, saved)
+    from torch_goat.ops.ragged_rnn.cpu import sweep
 
     projected, places, weight_hh = inputs.projected, inputs.places, inputs.weight_hh
     heads, num_sources, directions, _ = projected.shape
@@ -174,19 +189,3 @@ def _tasks(shape: Shape, heads: int, directions: int, segments: Segments) -> np.
         return np.array(tasks, [(name, np.int64) for name in ("head", "direction", "first", "last", "chunk", "row")])
 
     return segments.memo.compute(("cpu tasks", shape.segments, heads, directions), compute)
-
-
-@lru_cache(maxsize=4)
-def _pool(workers: int, process: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(workers, thread_name_prefix="torch_goat")
-
-
-def run_all(run: Callable[[int, int], None], tasks: int, places: int) -> None:
-    """Runs tasks 0 to ``tasks``, on as many threads as PyTorch may use. The compiled code releases Python's lock."""
-    workers = min(torch.get_num_threads(), tasks)
-    if workers <= 1 or places < _PLACES_PER_THREAD:
-        run(0, tasks)
-        return
-    # One pool per process, since threads do not survive a fork.
-    for _ in _pool(workers, os.getpid()).map(run, range(tasks), range(1, tasks + 1)):
-        pass

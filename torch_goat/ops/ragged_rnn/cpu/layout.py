@@ -23,7 +23,8 @@ class Cell(types.Type):
 
     def __init__(self, shape):
         element = types.float32 if shape.element == "float32" else types.float64
-        self.kind, self.one_block = shape.kind, shape.blocks == 1
+        # Code for one segment at a time is the same for any number of blocks.
+        self.kind, self.one_block = shape.kind, shape.blocks == 1 and shape.segments > 1
         self.num_gates, self.segments, self.lanes = shape.gates, shape.segments, shape.lanes  # G, P, B
         self.units = Vector(element, self.segments * self.lanes)
         self.gates = Vector(element, self.num_gates * self.units.lanes)

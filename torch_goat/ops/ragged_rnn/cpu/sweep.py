@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, typeof
 
+from torch_goat.ops.compiling import compiled
 from torch_goat.ops.ragged_rnn.cpu.cells import Grads, Group, Scratch, Weights, step, step_back
 from torch_goat.ops.ragged_rnn.cpu.layout import (
     count_blocks,
@@ -56,10 +57,7 @@ class Compiled:
 
     def __init__(self, function: Callable) -> None:
         function.__qualname__ = f"{function.__name__}_{self._VERSION}"
-        try:
-            self._dispatcher = njit(nogil=True, cache=True)(function)
-        except RuntimeError:  # no directory to write to
-            self._dispatcher = njit(nogil=True)(function)
+        self._dispatcher = compiled(function)
         self._entries: dict[Any, Callable] = {}
         self._lock = Lock()
 

@@ -14,7 +14,7 @@ from torch_goat.ops.ragged_rnn.interface import Gradients, Inputs
 from torch_goat.ops.segments import Segments
 
 
-class _Schedule(NamedTuple):
+class Schedule(NamedTuple):
     steps: list[tuple[int, int]]  # offset and count of each step
     nonempty: Tensor  # [T'], the targets with at least one place, longest first
     last: Tensor  # [T'], the step-major place of the last step of each
@@ -22,7 +22,7 @@ class _Schedule(NamedTuple):
     at: Tensor  # [D, E], the inverse: the place behind each step-major place
 
 
-def _schedule(segments: Segments, directions: int) -> _Schedule:
+def _schedule(segments: Segments, directions: int) -> Schedule:
     ptr, target, by_rank = segments.ptr, segments.index, segments.by_length
     length = ptr.diff()  # [T]
     rank = torch.empty_like(by_rank)
@@ -39,10 +39,10 @@ def _schedule(segments: Segments, directions: int) -> _Schedule:
     both = [step, length[target] - 1 - step][:directions]
     place = torch.stack([offset[step] + rank[target] for step in both])  # [D, E]
     at = torch.empty_like(place).scatter_(1, place, torch.arange(place.size(1), device=ptr.device).expand_as(place))
-    return _Schedule(steps, nonempty, last, place, at)
+    return Schedule(steps, nonempty, last, place, at)
 
 
-def _gather(inputs: Inputs) -> tuple[_Schedule, Tensor, Tensor | None]:
+def scheduled(inputs: Inputs) -> tuple[Schedule, Tensor, Tensor | None]:
     """The schedule, and what :func:`gather` finds in its order."""
     segments, directions = inputs.places.segments, inputs.projected.size(2)
     schedule = segments.memo.compute(("torch", directions), lambda: _schedule(segments, directions))
@@ -71,7 +71,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     projected, places, _, weight_hh, bias_ih, bias_hh = inputs
     heads, _, directions, _ = projected.shape
     hidden = weight_hh.size(-1)
-    schedule, row, scale = _gather(inputs)
+    schedule, row, scale = scheduled(inputs)
     bias = bias_ih if kind == "gru" else bias_ih + bias_hh
     gates = input_share(inputs, row, scale, bias).flatten(0, 1)  # [KD, E, G * H]
     recurrent = weight_hh.flatten(0, 1).transpose(1, 2)  # [KD, H, G * H]
@@ -86,7 +86,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     projected, weight_hh = inputs.projected, inputs.weight_hh
     heads, _, directions, _ = projected.shape
     hidden = weight_hh.size(-1)
-    schedule, row, scale = _gather(inputs)
+    schedule, row, scale = scheduled(inputs)
     gates, states = saved[0].clone(), saved[1:]
     grad = grad[schedule.nonempty].to(weight_hh.dtype).view(-1, heads, directions, hidden)
     grad = grad.permute(1, 2, 0, 3).flatten(0, 1)  # [KD, T', H], by rank

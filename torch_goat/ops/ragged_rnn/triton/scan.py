@@ -87,7 +87,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     out = projected.new_zeros(num_targets, heads, directions * launch.hidden)
     final = out
     if save or out.dtype != launch.bias.dtype:
-        final = launch.bias.new_zeros(num_targets, heads, directions, launch.hidden)
+        final = launch.bias.new_empty(num_targets, heads, directions, launch.hidden)
     carry = launch.bias.new_empty(3, heads, directions, launch.num_chunks, launch.hidden)
     if launch.num_places:
         with on_device(projected):
