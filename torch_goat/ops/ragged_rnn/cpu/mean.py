@@ -5,9 +5,9 @@ from typing import Any
 from torch import Tensor
 
 from torch_goat.ops.places import Places
-from torch_goat.ops.ragged_rnn import cpu
 from torch_goat.ops.ragged_rnn.cpu.packing import Shape
 from torch_goat.ops.ragged_rnn.cpu.scan import pad_units, split_blocks, units_in_blocks
+from torch_goat.ops.ragged_rnn.cpu.threads import run_all
 
 
 def weighted_sum(z: Tensor, places: Places, weight: Tensor) -> Tensor:
@@ -19,7 +19,7 @@ def weighted_sum(z: Tensor, places: Places, weight: Tensor) -> Tensor:
     out = z.new_empty(places.segments.num_segments, z.size(1), shape.width)
     arguments = (_packed(shape, z, places, weight), out.numpy(), tasks)
     steps = places.source.numel() * shape.blocks
-    cpu.run_all(lambda begin, end: mean_loops.forward(shape, *arguments, begin, end), tasks.size, steps)
+    run_all(lambda begin, end: mean_loops.forward(shape, *arguments, begin, end), tasks.size, steps)
     return out if shape.as_given else out[..., : shape.hidden].contiguous()
 
 
@@ -39,7 +39,7 @@ def weighted_sum_backward(grad: Tensor, z: Tensor, weight: Tensor, places: Place
         tasks,
     )
     steps = places.source.numel() * shape.blocks
-    cpu.run_all(lambda begin, end: mean_loops.backward(shape, *arguments, begin, end), tasks.size, steps)
+    run_all(lambda begin, end: mean_loops.backward(shape, *arguments, begin, end), tasks.size, steps)
     return table if shape.as_given else table[..., : shape.hidden].contiguous(), scale.sum(dim=0)
 
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from torch_goat.ops.ragged_rnn import cpu
 from torch_goat.ops.ragged_rnn.cpu.packing import Shape
+from torch_goat.ops.ragged_rnn.cpu.threads import run_all
 from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs
 
 _TASKS = 8  # at least, if there are as many blocks
@@ -29,9 +29,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
     shape, (final,) = _shape(kind, inputs), saved_like(kind, inputs)
     tasks, _ = split_blocks(shape, *_chains(inputs))
     arguments = (_packed(shape, inputs), final.numpy(), tasks)
-    cpu.run_all(
-        lambda begin, end: scan_loops.forward(shape, *arguments, begin, end), tasks.size, _num_steps(shape, inputs)
-    )
+    run_all(lambda begin, end: scan_loops.forward(shape, *arguments, begin, end), tasks.size, _num_steps(shape, inputs))
     out = final[..., : shape.hidden].flatten(2).to(inputs.projected.dtype, copy=save)
     return out, [final] if save else []
 
@@ -49,7 +47,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     states = pad_units(shape, grad.to(bias.dtype).view(-1, heads, directions, shape.hidden)).contiguous()
     outputs = scan_loops.Outputs(table.numpy(), scale.numpy(), biases.numpy())
     arguments = (_packed(shape, inputs), saved[0].numpy(), states.numpy(), outputs, tasks)
-    cpu.run_all(
+    run_all(
         lambda begin, end: scan_loops.backward(shape, *arguments, begin, end), tasks.size, _num_steps(shape, inputs)
     )
     return Gradients(
