@@ -16,6 +16,8 @@ import pytest
 import torch
 
 from tests.pages import ROOT, check_numbers
+from torch_goat.data.tables import leaks
+from torch_goat.data.tables.columns import MOSTLY
 
 RESULTS = ROOT / "benchmarks/results"
 LAYERS = ["2026-11-18-cpu", "2026-11-18-h200"]  # the runs of layer.py that the page on performance includes
@@ -165,6 +167,10 @@ def test_the_page_on_tables() -> None:
             "5 million edges between 500,000 nodes",
             f"take {large['seconds']:.0f} s and {large['peak GB of the process']:.1f} GB",
             f"or {wide['peak GB of the process']:.1f} GB with two edge features",
+            f"at least {MOSTLY:.0%} of its cells are numbers".replace("%", " %"),
+            f"the class of {1 - leaks.WRONG:.0%} of the nodes, and of {1 - leaks.BASELINE:.0%} of".replace("%", " %"),
+            f"is at least {leaks.CORRELATION}",
+            "with its 95 % interval",
         ],
     )
     assert (wide["edges"], wide["nodes"], wide["edge columns"]) == (5_000_000, 500_000, 2)
