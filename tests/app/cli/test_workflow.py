@@ -39,7 +39,15 @@ def heterophilous(name: str, folder: Path) -> list[str]:
     return [str(folder)]
 
 
-@pytest.mark.parametrize("graph", ["village", "cora", "chameleon_filtered", "tolokers"])
+@pytest.mark.parametrize(
+    "graph",
+    [
+        "village",
+        "tolokers",
+        pytest.param("cora", marks=pytest.mark.slow),
+        pytest.param("chameleon_filtered", marks=pytest.mark.slow),
+    ],
+)
 def test_the_whole_workflow_with_the_printed_commands(goat: Goat, graph: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if graph == "village":
         shutil.copytree(VILLAGE, "village")
