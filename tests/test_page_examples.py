@@ -38,7 +38,7 @@ def shorter(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Options that shorten a search. Trainings get shorter defaults, so that their commands stay the same."""
     if request.param == "all epochs":
         return []
-    monkeypatch.setattr(defaults, "_OWN", replace(defaults._OWN, training={"epochs": 3, "patience": 0}))
+    monkeypatch.setattr(defaults, "_TABLES", replace(defaults._TABLES, training={"epochs": 3, "patience": 0}))
     return ["--trials", "1"]
 
 

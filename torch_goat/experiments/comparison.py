@@ -245,10 +245,12 @@ def overlap_of(runs: Sequence[FinishedRun]) -> float:
     the default fractions are used, or the fractions of random splits of tables.
     """
     from torch_goat.data.datasets import DATASETS
-    from torch_goat.data.datasets.dataset import Generated
 
-    sizes = [run.result.nodes for run in runs if run.result.nodes.get("train")]
-    if runs and isinstance(DATASETS.get(runs[0].experiment.dataset), Generated) and runs[0].experiment.tables is None:
+    if not runs:
+        return 0.0
+    first, sizes = runs[0].experiment, [run.result.nodes for run in runs if run.result.nodes.get("train")]
+    known = DATASETS.get(first.dataset) if first.tables is None and not first.graph else None
+    if known is not None and not known.raw:
         return 0.0
     if sizes:
         return float(np.mean([one.get("test", 0) / one["train"] for one in sizes]))

@@ -91,7 +91,7 @@ def array_experiment(folder: Path, model: str = "goat", config: Experiment | Non
     data = open_graph(folder)
     if data.y is None:
         raise SettingsError(f"{folder} has no array y to predict.")
-    config = config or own_starting_point(task_of(data), model)
+    config = config or own_starting_point(task_of(data), model, arrays=True)
     config = replace(config, dataset=graph_name(folder), split="masks", index=0, tables=None)
     return replace(config, graph=str(folder.resolve()), graph_digest=digest(folder))
 

@@ -1,3 +1,5 @@
+import csv
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -10,7 +12,9 @@ from torch_goat import settings
 from torch_goat.data.loader import write_graph
 from torch_goat.experiments import Experiment, Result, RunError, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.search import Search, paper_grid
+from torch_goat.experiments.models.kinds import KINDS
+from torch_goat.experiments.own_graph import MODELS
+from torch_goat.experiments.search import Search, own_starting_point, paper_grid
 
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=2", "--set", "hidden_channels=4", "--device", "cpu"]
 
@@ -24,7 +28,8 @@ def test_a_search_ends_in_a_recipe_that_trains(goat: Goat) -> None:
     best = settings.read(Experiment, folder / "best.toml")
     assert (best.index, best.seed, best.training.epochs, best.model.hidden_channels) == (1, 4, 2, 4)
     assert best.model.dropout in (0.0, 0.5)
-    assert ["learning_rate", str(best.training.learning_rate)] in [line.split() for line in ended.out.splitlines()]
+    shown = ["learning_rate", "0.005", str(best.training.learning_rate)]
+    assert shown in [line.split() for line in ended.out.splitlines()]
     assert "3 of 3 trials are finished" in ended.out
     assert [line.split()[0] for line in ended.err.splitlines()] == ["1/3", "2/3", "3/3"]
     assert "hidden_channels" not in (folder / "trials.csv").read_text()  # it was set
@@ -106,3 +111,27 @@ def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
     found = settings.read(Experiment, Path("grid/best.toml"))
     assert found.model.dropout == ModelOptions().dropout
     assert found.training == TrainingOptions(epochs=2)
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_the_defaults_are_the_first_trial_and_all_models_have_the_same_budget(goat: Goat, tmp_path: Path) -> None:
+    write(tmp_path)
+    own = ["nodes.csv", "edges.csv", "--target", "label", "--set", "epochs=2", "--device", "cpu"]
+    ended = goat("tune", *own, "--model", "all", "--trials", "2", "--out", "search")
+    networks = [name for name in MODELS if not KINDS[name].fitted]
+    assert sorted(path.name for path in Path("search").iterdir()) == sorted(networks)
+    best = {}
+    for name in networks:
+        lines = list(csv.DictReader(Path(f"search/{name}/trials.csv").read_text().splitlines()))
+        assert [line["trial"] for line in lines] == ["0", "1"]
+        first = settings.read(Experiment, Path(f"search/{name}/trials/0/0/config.toml"))
+        start = own_starting_point("classification", name)
+        assert (first.model.kinds, replace(first.model, last="")) == (start.model.kinds, start.model)
+        assert replace(first.training, epochs=500) == start.training
+        best[name] = max(float(line["val_accuracy"]) for line in lines)
+        assert f"The defaults are trial 0 with validation accuracy {float(lines[0]['val_accuracy']):.4f}" in ended.out
+    winner = ended.out.split("Train with them: goat train --config search/")[1].split("/")[0]
+    assert best[winner] == max(best.values())
+    assert "default" in ended.out
+    outside = goat("tune", *own, "--model", "gcn", "--trials", "1", "--space", "dropout=0.1,0.9", "--out", "other").out
+    assert "The defaults are not a trial" in outside

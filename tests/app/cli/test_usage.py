@@ -106,6 +106,9 @@ WRONG = [
     ("train arrays --target y", "--target does not apply to a folder of arrays"),
     ("train arrays --index 1", "--index does not apply to a folder of arrays"),
     # goat tune
+    (f"tune {OWN} --model all --grid", "--grid cannot be combined with --model all"),
+    (f"tune {OWN} --model trees", "the model 'trees' chooses its settings by itself"),
+    ("tune top2 --model all", "--model all searches the models that are compared on your own graph"),
     ("tune betweenes-100", "did you mean 'betweenness-100'?"),
     (f"tune {GCN} --directed", "--directed applies to your own graph; name its files first."),
     (f"tune {GCN} --set drpout=0", "did you mean 'dropout'?"),

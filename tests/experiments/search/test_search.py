@@ -6,9 +6,18 @@ import pytest
 
 from tests.experiments.search.cases import small_search
 from torch_goat.data.datasets import DATASETS
+from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import MODELS, ModelOptions, Network, degree_histogram
-from torch_goat.experiments.search import Search, Space, paper_grid, parse_space, search_space, starting_point
-from torch_goat.experiments.search.search import at, checked, points, size
+from torch_goat.experiments.search import (
+    Search,
+    Space,
+    own_starting_point,
+    paper_grid,
+    parse_space,
+    search_space,
+    starting_point,
+)
+from torch_goat.experiments.search.search import at, checked, default_point, points, size
 from torch_goat.settings import SettingsError
 
 
@@ -181,3 +190,22 @@ def test_every_point_of_the_grid_is_a_network(model: str, task: str) -> None:
     checked(grid, starting_point("cora" if task == "classification" else "betweenness-100", model), [])
     for point in points(grid):
         ModelOptions(name=model, **point)
+
+
+def test_new_defaults_are_those_of_tables_only() -> None:
+    tables, arrays = (own_starting_point("classification", "gat", arrays=arrays) for arrays in (False, True))
+    assert (tables.training.stop_on, tables.training.class_weights, tables.model.norm) == ("metric", False, "layer")
+    assert (arrays.training.stop_on, arrays.training.warmup, arrays.model.norm) == ("loss", 0, "none")
+    assert own_starting_point("regression", "gat") == own_starting_point("regression", "gat", arrays=True)
+    assert TrainingOptions() == TrainingOptions(stop_on="loss", learning_rate=0.005, warmup=0, patience=250)
+
+
+def test_the_first_trial_has_the_defaults_only_on_request_and_within_the_space() -> None:
+    start = own_starting_point("classification", "goat")
+    search = Search(replace(start, dataset="top2"), search_space(start), defaults_first=True)
+    point = default_point(search)
+    assert point is not None
+    assert at(start, point).model.kinds == start.model.kinds
+    assert replace(at(start, point), model=start.model) == start
+    assert default_point(replace(search, defaults_first=False)) is None
+    assert default_point(replace(search, space=search.space | {"heads": (1, 2)})) is None

@@ -13,8 +13,9 @@ import typer
 from torch_goat.app.cli.console import Aligned, console, say, write
 from torch_goat.app.cli.options import check_known
 from torch_goat.experiments import Run, RunError, find_runs
-from torch_goat.experiments.comparison import deciding_metric, rank_key, score
+from torch_goat.experiments.comparison import compare_runs, deciding_metric, rank_key, score
 from torch_goat.experiments.training.metrics import show
+from torch_goat.experiments.verdict import FEWEST
 from torch_goat.settings import SettingsError
 
 COMMON = ("dataset", "model", "seed", "index", "metric", "state")  # shown once above the table on a narrow terminal
@@ -84,8 +85,20 @@ def runs(
         write(json.dumps([asdict(row) for row in found], indent=1) + "\n")
     elif found:
         _print(found, folder)
+        for sentence in _verdict([Run(row.folder) for row in found if row.state == "done"]):
+            say(sentence)
     else:
         say(f"There are no such runs in {folder}.")
+
+
+def _verdict(done: Sequence[Run]) -> tuple[str, ...]:
+    """Which model is better, if all runs are on the same data and there are enough of them."""
+    data = set()
+    for one in (run.experiment for run in done):
+        tables = one.tables and (one.tables.target, one.tables.digest or (one.tables.nodes, one.tables.edges))
+        data.add((one.dataset, one.split, one.graph, tables))
+    verdict = compare_runs(done).verdict if len(data) == 1 else None
+    return () if verdict is None or verdict.pairs < FEWEST else verdict.sentences
 
 
 def _read(run: Run) -> Row:

@@ -1,21 +1,28 @@
 import shlex
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from torch_goat import settings
 from torch_goat.app.cli import options
 from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.progress import PoolProgress
-from torch_goat.app.cli.start import start
+from torch_goat.app.cli.start import Start, start
+from torch_goat.experiments import Experiment
+from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.search import Search, paper_grid, parse_space, search_space
-from torch_goat.experiments.search.search import METRICS, checked, short, size
+from torch_goat.experiments.search.search import METRICS, best_first, checked, settings_of, short, size
 from torch_goat.experiments.training.metrics import show
+from torch_goat.experiments.verdict import shown
 from torch_goat.settings import SettingsError
 
 if TYPE_CHECKING:
     from torch_goat.experiments.search.tune import SearchOutcome
+
+
+ALL = "all"  # as a model: those that are compared on your own graph
 
 
 @options.reads_tables()
@@ -30,8 +37,12 @@ def tune(
         ),
     ],
     edges: options.Edges = "",
-    model: options.Model = None,
-    trials: Annotated[int, typer.Option(min=1, help="Total number of trials, including earlier ones.")] = 100,
+    model: Annotated[
+        str | None, typer.Option("--model", help="goat (default), gat, ..., or all that goat train compares, in turn.")
+    ] = None,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Total number of trials of each model, including earlier ones.")
+    ] = 100,
     jobs: Annotated[int, typer.Option(min=1, help="Parallel trials; one makes a search reproducible.")] = 1,
     storage: Annotated[
         str, typer.Option(help="File or database URL shared by several machines; by default a file in --out.")
@@ -59,50 +70,104 @@ def tune(
     precision: options.Precision = None,
     data_dir: options.DataDir = None,
 ) -> None:
-    """Search for the best settings on the validation nodes; the same command resumes a stopped search.
+    """Search for the best settings on the validation nodes, starting from the defaults; the same command resumes a
+    stopped search.
 
     Example: goat tune cora --model goat --trials 100 --jobs 2 --set epochs=300 --space heads=1,4,8;
-    goat tune nodes.csv edges.csv --target label --indices 0,1,2
+    goat tune nodes.csv edges.csv --target label --model all --trials 20 --indices 0,1,2
     """
     options.check_not_set(assignments, "index", "--indices")
     fixed = options.with_options(assignments, {"training.precision": precision, "seed": seed})
-    begun = start(dataset, edges, given, model, split, config, None, metric if metric == "macro_f1" else "")
+    asked = metric if metric == "macro_f1" else ""
+    begun = start(dataset, edges, given, None if model == ALL else model, split, config, None, asked)
     if grid and config is None:
         begun = begun.with_paper_options()
-    experiment = begun.override(fixed)
-    space = paper_grid(experiment.model.name, begun.task) if grid else search_space(experiment)
-    search = Search(
-        experiment,
-        checked(space | parse_space(spaces or []), experiment, _keys(fixed, spaces or [])),
-        indices=_numbers(indices) if indices else tuple(range(max(1, begun.graph.num_splits if begun.graph else 1))),
-        metric=metric or METRICS[begun.task][0],
-        method="grid" if grid else "tpe",
-        seed=seed,
-        prune=prune,
-    )
+    experiments = {begun.experiment.model.name: begun.override(fixed)}
+    if model == ALL:
+        _check_all(storage, grid, config)
+        experiments = _compared(begun, fixed, asked)
+    searches = {}
+    for name, experiment in experiments.items():
+        if KINDS[name].fitted:
+            raise SettingsError(f"the model {name!r} chooses its settings by itself; train it with goat train.")
+        space = paper_grid(name, begun.task) if grid else search_space(experiment)
+        chosen = parse_space(spaces or [])
+        if model == ALL:  # a key applies to the models that have it
+            chosen = {key: values for key, values in chosen.items() if key in space}
+        splits = range(max(1, begun.graph.num_splits if begun.graph else 1))
+        searches[name] = Search(
+            experiment,
+            checked(space | chosen, experiment, _keys(fixed, spaces or [])),
+            indices=_numbers(indices) if indices else tuple(splits),
+            metric=metric or METRICS[begun.task][0],
+            method="grid" if grid else "tpe",
+            seed=seed,
+            prune=prune,
+            defaults_first=not grid,
+        )
     try:
         from torch_goat.experiments.search.tune import BEST, TABLE
         from torch_goat.experiments.search.tune import tune as run
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         raise ImportError(f"goat tune needs {missing}; install it with: pip install 'torch-goat[cli]'.") from error
-    folder = out or Path("runs") / f"tune-{search.name}"
-    total = min(trials, size(search.space))
-    with PoolProgress(total, "trial {}".format, "trials", search.metric) as progress:
-        outcome = run(
-            search,
-            folder,
-            storage=storage,
-            trials=total,
-            jobs=jobs,
-            device=device,
-            data_dir=data_dir,
-            on_event=progress,
-        )
-    _print(search, outcome)
+    outcomes, folders = {}, {}
+    for name, search in searches.items():
+        folders[name] = Path("runs") / f"tune-{search.name}" if out is None else out / name if model == ALL else out
+        total = min(trials, size(search.space))
+        label = f"{shown(name)}, trial {{}}" if model == ALL else "trial {}"
+        with PoolProgress(total, label.format, "trials", search.metric) as progress:
+            outcomes[name] = run(
+                search,
+                folders[name],
+                storage=storage,
+                trials=total,
+                jobs=jobs,
+                device=device,
+                data_dir=data_dir,
+                on_event=progress,
+            )
+        if model == ALL:
+            say(f"{shown(name)}:")
+        _print(search, outcomes[name])
+    metric = next(iter(searches.values())).metric
+    order = best_first({name: outcome.value for name, outcome in outcomes.items()}, metric)
+    if model == ALL:
+        _print_all({name: outcomes[name] for name in order}, folders, metric)
+    folder = folders[order[0]]
     where = folder / BEST
     command = shlex.join(["goat", "train", "--config", str(where)])
     say(f"All trials are in {folder / TABLE}, the best settings in {where}. Train with them: {command}")
+
+
+def _compared(begun: Start, fixed: list[str], metric: str) -> dict[str, Experiment]:
+    """The networks of a comparison; the other models choose their few settings by themselves."""
+    from torch_goat.experiments.own_graph import MODELS, starting_points  # imports PyTorch
+
+    if begun.tables is None or begun.graph is None:
+        raise SettingsError(
+            "--model all searches the models that are compared on your own graph; name its files first."
+        )
+    networks = [name for name in MODELS if not KINDS[name].fitted]
+    found = starting_points(begun.tables, begun.graph, networks, fixed, metric)
+    return {name: replace(one, training=replace(one.training, record_orderings=())) for name, one in found.items()}
+
+
+def _check_all(storage: str, grid: bool, config: Path | None) -> None:
+    """Refuses options that apply to one model."""
+    for option, given in (("--storage", storage), ("--grid", grid), ("--config", config)):
+        if given:
+            raise SettingsError(f"{option} cannot be combined with --model all; leave one of them out.")
+
+
+def _print_all(outcomes: Mapping[str, "SearchOutcome"], folders: Mapping[str, Path], metric: str) -> None:
+    """The models, the best first, before and after the search."""
+    rows = []
+    for name, outcome in outcomes.items():
+        default = "-" if outcome.default is None else show(metric, outcome.default)
+        rows.append([shown(name), default, show(metric, outcome.value), str(outcome.finished), str(folders[name])])
+    console().print(Aligned(["model", f"default {metric}", f"best {metric}", "trials", "folder"], rows))
+    say("These are means over the validation nodes, on which the settings were chosen, so the best are too optimistic.")
 
 
 def _keys(fixed: list[str], spaces: list[str]) -> list[str]:
@@ -122,15 +187,20 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _print(search: Search, outcome: "SearchOutcome") -> None:
-    best = settings.to_table(outcome.best)
-    values = best["model"] | best["training"]
-    console().print(Aligned(["setting", "value"], [[key, _text(values[key])] for key in search.space]))
+    default, best = (settings_of(one, search.space) for one in (search.experiment, outcome.best))
+    rows = [[key, _text(default[key]), _text(best[key])] for key in search.space]
+    console().print(Aligned(["setting", "default", "best"], rows))
     notes = [f"{outcome.finished} of {outcome.total} trials are finished"]
     notes += [f"{outcome.failed} failed"] if outcome.failed else []
     notes += [f"{outcome.elsewhere} are still running on other machines"] if outcome.elsewhere else []
     value = show(search.metric, outcome.value)
     say(f"{', '.join(notes)}; the best is trial {outcome.number} with validation {search.metric} {value}.")
+    if outcome.default is not None:
+        better = "" if outcome.number else ", which no trial surpassed"
+        say(f"The defaults are trial 0 with validation {search.metric} {show(search.metric, outcome.default)}{better}.")
+    elif search.method == "tpe":
+        say("The defaults are not a trial: the search does not include their values, or their trial failed.")
 
 
 def _text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)

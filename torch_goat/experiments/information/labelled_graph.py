@@ -25,8 +25,8 @@ from torch_goat.experiments.information import (
 )
 from torch_goat.experiments.information.captured import EPOCHS, MODELS, fitted, network_for
 from torch_goat.experiments.models import Network
-from torch_goat.experiments.own_graph import graph_name, table_experiment
-from torch_goat.experiments.search import starting_point
+from torch_goat.experiments.own_graph import graph_name, is_unbalanced, table_experiment
+from torch_goat.experiments.search import own_starting_point, starting_point
 from torch_goat.nn.ordering import Ordering
 
 if TYPE_CHECKING:
@@ -59,7 +59,13 @@ class LabelledGraph(NamedTuple):
         labelled = data.train_mask | data.val_mask | data.test_mask  # y is 0 for all other nodes
         own = replace(tables, edge_features=False)  # which the models here do not read
         name, schema = graph_name(tables.nodes), graph.schema
-        return cls(name, data, labelled, lambda model: table_experiment(own, graph, model), schema)
+
+        def start(model: str) -> Experiment:
+            config = own_starting_point(schema.task, model, arrays=True)
+            training = replace(config.training, class_weights=is_unbalanced(graph))
+            return table_experiment(own, graph, model, replace(config, training=training))
+
+        return cls(name, data, labelled, start, schema)
 
     @property
     def regression(self) -> bool:

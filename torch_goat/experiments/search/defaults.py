@@ -27,7 +27,11 @@ _REGRESSION: Final = _Start(
     16, 1, True, _GENERATED | {"input_channels": 16, "last_channels": 16}, {"weight_decay": 0.0}
 )
 _WEB: Final = _Start(model={"residual": True})
-_OWN: Final = _Start(model={"residual": True, "dropout": 0.3}, training={"epochs": 500, "patience": 100})
+_ARRAYS: Final = _Start(model={"residual": True, "dropout": 0.3}, training={"epochs": 500, "patience": 100})
+_TABLES: Final = _Start(
+    model=_ARRAYS.model | {"norm": "layer"},
+    training=_ARRAYS.training | {"stop_on": "metric", "learning_rate": 0.01, "warmup": 10},
+)
 _OWN_REGRESSION: Final = _Start(
     model={"residual": True, "dropout": 0.1, "last_channels": 32},
     training={"epochs": 500, "patience": 100, "weight_decay": 0.0},
@@ -60,12 +64,20 @@ def starting_point(dataset: str, model: str) -> Experiment:
     return _experiment(dataset, known.default_split, model, start)
 
 
-def own_starting_point(task: Task, model: str) -> Experiment:
+def own_starting_point(task: Task, model: str, *, arrays: bool = False) -> Experiment:
     """Settings for a user graph, the same for all models.
 
-    Layers have 64 channels and a residual, which suits both homophilous and heterophilous graphs.
+    Layers have 64 channels and a residual, which suits both homophilous and heterophilous graphs. For classes of tables
+    there is also layer normalisation, a warm-up of the learning rate, and the validation metric instead of the loss
+    decides the best epoch: the loss is often lowest long before the accuracy is highest (``benchmarks/defaults.py``).
+
+    Args:
+        task: What is predicted.
+        model: The name of the model.
+        arrays: Whether the graph is a folder of arrays, whose settings are those of earlier versions.
     """
-    return _experiment("", "", model, _OWN_REGRESSION if task == "regression" else _OWN)
+    classes = _ARRAYS if arrays else _TABLES
+    return _experiment("", "", model, _OWN_REGRESSION if task == "regression" else classes)
 
 
 def _experiment(dataset: str, split: str, model: str, start: _Start) -> Experiment:

@@ -61,6 +61,9 @@ class Search:
     method: Literal["tpe", "grid"] = "tpe"  # tree-structured Parzen estimators, or all points in order
     seed: int = 0  # of the sampler
     prune: bool = False  # whether to stop trials early that are worse than the median
+    defaults_first: bool = (
+        False  # whether the first trial has the settings of the starting point, if the space has them
+    )
 
     def __post_init__(self) -> None:
         one = self.experiment
@@ -106,7 +109,25 @@ def search_space(experiment: Experiment) -> Space:
         space["hidden_channels"] = (4, 8, 16, 32)  # of one head
     if KINDS[model.name].last and model.num_layers > 1:
         space["last"] = ("gat", "gcn", model.name)
-    return space | _TRAINING
+    space |= _TRAINING
+    for key, own in settings_of(experiment, space).items():
+        if own not in space[key] and isinstance(own, int | float):
+            space[key] = tuple(sorted((*space[key], own)))
+    return space
+
+
+def settings_of(experiment: Experiment, keys: Iterable[str]) -> Point:
+    """The values that an experiment has for keys of a space."""
+    model, training = experiment.model, experiment.training
+    found = {key: getattr(model if hasattr(model, key) else training, key) for key in keys}
+    return found | ({"last": model.kinds[-1]} if found.get("last") == "" else {})
+
+
+def default_point(search: Search) -> Point | None:
+    """The settings of the starting point, if the search tries them first and the space has all of them."""
+    point = settings_of(search.experiment, search.space)
+    inside = all(value in search.space[key] for key, value in point.items())
+    return point if search.defaults_first and search.method == "tpe" and inside else None
 
 
 def paper_grid(model: str, task: Task) -> Space:

@@ -15,7 +15,17 @@ from optuna.trial import FrozenTrial, TrialState
 from torch_goat import settings
 from torch_goat.experiments import Experiment, RunError
 from torch_goat.experiments.run import Run, usable, write_error
-from torch_goat.experiments.search.search import Point, Search, at, best_first, decoded, encoded, points, size
+from torch_goat.experiments.search.search import (
+    Point,
+    Search,
+    at,
+    best_first,
+    decoded,
+    default_point,
+    encoded,
+    points,
+    size,
+)
 from torch_goat.experiments.search.storage import open_storage
 from torch_goat.files import Busy, locked, replace_file
 
@@ -158,11 +168,18 @@ class Study:
     def _is_open(self, trial: FrozenTrial) -> bool:
         return not trial.state.is_finished() and trial.user_attrs.get("place") == self._place
 
+    def _is_same(self, path: Path) -> bool:
+        """Whether a folder holds this search; settings that an earlier version did not have have their defaults."""
+        try:
+            return settings.read(Search, path) == self.search
+        except (settings.SettingsError, ValueError):
+            return False
+
     def _settle(self) -> str:
         """Claims the folder for this search and returns the name of the place that all its processes share."""
         with locked(self.folder, wait=True, what="folder of a search"):
             text, path = settings.dumps(self.search), self.folder / SEARCH
-            if path.exists() and path.read_text(encoding="utf-8") != text:
+            if path.exists() and not self._is_same(path):
                 raise RunError(f"{self.folder} holds another search ({SEARCH} differs); choose another folder.")
             if not (self.folder / PLACE).exists():
                 replace_file(self.folder / PLACE, uuid.uuid4().hex)
@@ -172,6 +189,9 @@ class Study:
 
 def next_point(search: Search, trials: Sequence[FrozenTrial]) -> Point:
     """A point that no trial has, as Optuna stores it; the same trials, in order, give the same point."""
+    first = default_point(search)
+    if first is not None and not trials:
+        return {key: encoded(value) for key, value in first.items()}
     taken = {frozenset(trial.params.items()) for trial in trials}
     if search.method == "tpe":
         for attempt in range(ATTEMPTS):

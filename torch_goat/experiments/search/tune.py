@@ -18,7 +18,7 @@ from torch_goat.data.datasets import DataError
 from torch_goat.experiments import Epoch, Experiment, Interrupted, RunError, train
 from torch_goat.experiments.pool import Event, Pool, Reporter, devices_of
 from torch_goat.experiments.run import usable
-from torch_goat.experiments.search.search import Search, check_metric, decoded, trial_value
+from torch_goat.experiments.search.search import Search, check_metric, decoded, default_point, trial_value
 from torch_goat.experiments.search.storage import answering
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.training.processes import make_fabric
@@ -41,6 +41,7 @@ class SearchOutcome:
     failed: int  # number of failed trials among them
     elsewhere: int  # number of trials still running on other machines
     total: int
+    default: float | None = None  # value of the first trial, if it has the default settings
 
 
 def tune(
@@ -211,8 +212,11 @@ def _outcome(study: Study) -> SearchOutcome:
     if best is None or best.value is None:
         reason = f": {study.reason(failed[0])}" if failed else "."
         raise RunError(f"none of {len(trials)} trials has a value{reason}")
-    finished = len(study.finished())
+    finished, default = len(study.finished()), default_point(study.search)
+    first = (
+        trials[0].value if default is not None and decoded(study.search.space, trials[0].params) == default else None
+    )
     elsewhere = len(trials) - finished
     return SearchOutcome(
-        study.experiment(best), best.number, best.value, finished, len(failed), elsewhere, study.expected()
+        study.experiment(best), best.number, best.value, finished, len(failed), elsewhere, study.expected(), first
     )

@@ -1,0 +1,197 @@
+"""The default settings of ``goat train`` on tables, before and after, on graphs of different kinds.
+
+    python benchmarks/defaults.py --out build/defaults --data-dir DATA --jobs 10
+
+Trains GOAT, GAT and GCN with the former defaults (``old``) and with the present ones (``new``), on three splits of each
+graph, or with three seeds on a single split. Features that are not 0 or 1 are standardised, as those of tables are.
+Other settings in ``SETTINGS`` are trained with ``--settings``. Runs below ``--out`` that are done are not repeated, so
+the benchmark can be stopped and resumed. Writes ``defaults.json`` and ``defaults.md`` from all runs that exist.
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from runs import run_all
+from torch_geometric.data import Data
+from torch_geometric.utils import to_undirected
+
+from torch_goat.data.datasets import DATASETS, load
+from torch_goat.data.datasets.raw import data_folder
+from torch_goat.data.loader import write_graph
+from torch_goat.experiments import Experiment, Interrupted, ModelOptions, PlannedRun, Result, TrainingOptions, finished
+from torch_goat.experiments.models.kinds import KINDS
+from torch_goat.experiments.own_graph import array_experiment
+from torch_goat.experiments.search import own_starting_point
+
+MODELS = ("goat", "gat", "gcn")
+REPEATS = 3
+PLAIN = "Heterophilous/{0}/raw/{0}.npz"  # arrays that are no datasets of the library
+OLD: dict[str, Any] = {"residual": True, "dropout": 0.3}, {"epochs": 500, "patience": 100}
+# Options of the model and of training by setting; None for the present defaults. "weigh" weighs unbalanced classes.
+SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]] | None] = {
+    "old": (OLD[0], OLD[1] | {"weigh": True}),
+    "new": None,
+    "metric": (OLD[0], OLD[1] | {"stop_on": "metric"}),
+    "batch norm": (OLD[0] | {"norm": "batch"}, OLD[1] | {"stop_on": "metric"}),
+    "layer norm": (OLD[0] | {"norm": "layer"}, OLD[1] | {"stop_on": "metric"}),
+    "warm-up": (OLD[0] | {"norm": "layer"}, OLD[1] | {"stop_on": "metric", "learning_rate": 0.01, "warmup": 10}),
+}
+
+
+class Graph(NamedTuple):
+    name: str
+    split: str = ""  # of a dataset of the library; "" for plain arrays
+    metric: str = "accuracy"  # of the test nodes, which judges
+
+
+GRAPHS = [
+    Graph("cora", "per-class"), Graph("citeseer", "per-class"), Graph("photo", "paper"),
+    Graph("cornell", "geom-gcn"), Graph("texas", "geom-gcn"), Graph("wisconsin", "geom-gcn"),
+    Graph("disease-lp", "paper"), Graph("lastfm-asia", "paper"), Graph("top2", "paper"),
+    Graph("chameleon_filtered"), Graph("squirrel_filtered"),
+    Graph("minesweeper", metric="roc_auc"), Graph("tolokers", metric="roc_auc"),
+]  # fmt: skip
+
+
+def available(graph: Graph, folder: Path | None) -> bool:
+    if graph.split:
+        return DATASETS[graph.name].available(folder)
+    return folder is not None and (folder / PLAIN.format(graph.name)).is_file()
+
+
+def read(graph: Graph, index: int, folder: Path | None) -> Data:
+    """A graph with the masks of a split."""
+    if graph.split:
+        data = load(graph.name, split=graph.split, index=index, data_dir=folder)
+    else:
+        assert folder is not None
+        with np.load(folder / PLAIN.format(graph.name), allow_pickle=False) as arrays:
+            data = Data(
+                x=torch.from_numpy(arrays["node_features"]).float(),
+                y=torch.from_numpy(arrays["node_labels"]).long(),
+                edge_index=to_undirected(torch.from_numpy(arrays["edges"]).long().t().contiguous()),
+            )
+            for part in ("train", "val", "test"):
+                data[f"{part}_mask"] = torch.from_numpy(arrays[f"{part}_masks"][index]).bool()
+    if graph.split not in ("per-class", "geom-gcn"):  # word counts, whose rows are normalised
+        numbers = ((data.x != 0) & (data.x != 1)).any(dim=0)
+        train = data.x[data.train_mask][:, numbers]
+        scale = train.std(dim=0, correction=0).clamp(min=1e-6)
+        data.x[:, numbers] = (data.x[:, numbers] - train.mean(dim=0)) / scale
+    return data
+
+
+def plan(
+    out: Path, graphs: list[Graph], settings: list[str], folder: Path | None
+) -> Iterator[tuple[Graph, str, PlannedRun]]:
+    """All runs: graph by graph, so that a benchmark that is stopped has whole rows."""
+    for graph in graphs:
+        splits = DATASETS[graph.name].splits[graph.split] if graph.split else 10
+        for repeat in range(REPEATS):
+            index = repeat if splits >= REPEATS else 0
+            arrays = out / "graphs" / f"{graph.name}-{index}"
+            if not (arrays / "x.npy").exists():
+                write_graph(read(graph, index, folder), arrays, force=True)
+            y = torch.from_numpy(np.load(arrays / "y.npy"))[torch.from_numpy(np.load(arrays / "train_mask.npy"))]
+            counts = torch.bincount(y)
+            unbalanced = bool(counts.max() >= 3 * counts[counts > 0].min())
+            for model in MODELS:
+                for setting in settings:
+                    experiment = array_experiment(arrays, model, experiment_of(setting, model, unbalanced))
+                    place = out / "runs" / setting.replace(" ", "-") / f"{graph.name}-{model}-{repeat}"
+                    yield graph, setting, PlannedRun(place, replace(experiment, seed=repeat))
+
+
+def experiment_of(setting: str, model: str, unbalanced: bool) -> Experiment:
+    chosen = SETTINGS[setting]
+    if chosen is None:
+        return own_starting_point("classification", model)
+    heads = 8 if "heads" in KINDS[model].reads else 1
+    training = dict(chosen[1])
+    weights = training.pop("weigh", False) and unbalanced
+    options = ModelOptions(name=model, hidden_channels=64 // heads, heads=heads, **chosen[0])
+    return Experiment("", model=options, training=TrainingOptions(class_weights=weights, **training))
+
+
+def summary(runs: list[tuple[Graph, str, PlannedRun]]) -> list[dict[str, Any]]:
+    """One row per graph and model with the finished runs of each setting."""
+    rows: dict[tuple[str, str], dict[str, Any]] = {}
+    for graph, setting, run in runs:
+        result = finished(run.experiment, run.folder)
+        if result is not None:
+            model = run.experiment.model.name
+            row = rows.setdefault((graph.name, model), {"graph": graph.name, "model": model, "metric": graph.metric})
+            row.setdefault("settings", {}).setdefault(setting, []).append(_kept(result, graph.metric))
+    return list(rows.values())
+
+
+def _kept(result: Result, metric: str) -> dict[str, float]:
+    values = {f"{part}_{metric}": result.metrics[part][metric] for part in ("val", "test")}
+    return values | {"best_epoch": result.best_epoch, "epochs": result.epochs, "seconds": round(result.seconds, 3)}
+
+
+def markdown(rows: list[dict[str, Any]], settings: list[str], device: str) -> str:
+    lines = [f"Test accuracy (ROC AUC for minesweeper and tolokers) in %, mean ± standard deviation; {device}.", ""]
+    lines += [
+        f"| graph | model | {' | '.join(settings)} | {settings[1]} − {settings[0]} |",
+        f"|---|---|{'---:|' * (len(settings) + 1)}",
+    ]
+    gains: dict[str, list[float]] = {model: [] for model in MODELS}
+    for row in rows:
+        values = {one: [100 * run[f"test_{row['metric']}"] for run in row["settings"].get(one, [])] for one in settings}
+        cells = [
+            f"{mean(some):.1f} ± {stdev(some) if len(some) > 1 else 0:.1f}" if some else "–" for some in values.values()
+        ]
+        before, after = (values[one] for one in settings[:2])
+        gain = mean(after) - mean(before) if len(after) == len(before) == REPEATS else None
+        if gain is not None:
+            gains[row["model"]].append(gain)
+        lines.append(
+            f"| {row['graph']} | {row['model']} | {' | '.join(cells)} | {'–' if gain is None else f'{gain:+.1f}'} |"
+        )
+    lines.append("")
+    for model, values in gains.items():
+        if values:
+            better = sum(value > 0 for value in values)
+            lines.append(
+                f"- {model}: {mean(values):+.2f} points on average, better on {better} of {len(values)} graphs."
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("build/defaults"), help="where runs and results are written")
+    parser.add_argument("--graphs", default="", help="names, separated by commas (default: all that are available)")
+    parser.add_argument("--settings", default="old,new", help=f"of {', '.join(SETTINGS)}; the first two are compared")
+    parser.add_argument("--data-dir", help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--jobs", type=int, default=0, help="runs at a time")
+    parser.add_argument("--seconds", type=float, help="stop as Ctrl-C does after this time")
+    arguments = parser.parse_args()
+    folder, settings = data_folder(arguments.data_dir), arguments.settings.split(",")
+    names = arguments.graphs.split(",") if arguments.graphs else [graph.name for graph in GRAPHS]
+    graphs = [graph for graph in GRAPHS if graph.name in names and available(graph, folder)]
+    runs = list(plan(arguments.out, graphs, settings, folder))
+    try:
+        run_all([run for _, _, run in runs], seconds=arguments.seconds, jobs=arguments.jobs, device=arguments.device)
+    except Interrupted as error:
+        print(error)
+    rows = summary(runs)
+    first = next((done for _, _, run in runs if (done := finished(run.experiment, run.folder)) is not None), None)
+    device = "no run is finished" if first is None else first.device
+    table = {"device": device, "versions": {} if first is None else first.versions, "rows": rows}
+    (arguments.out / "defaults.json").write_text(json.dumps(table, indent=1) + "\n")
+    (arguments.out / "defaults.md").write_text(markdown(rows, settings, device))
+    print(markdown(rows, settings, device))
+
+
+if __name__ == "__main__":
+    main()
