@@ -109,9 +109,9 @@ def _shared_memory(kernel: Any, arguments: dict[str, Any]) -> int:
     return triton.compile(source, target=GPUTarget("cuda", CAPABILITY, 32), options=options).metadata.shared
 
 
-def _check(launches: list[Launch]) -> None:
+def _check(launches: list[Launch], limit: int = SHARED_MEMORY) -> None:
     for kernel, arguments in launches:
-        assert _shared_memory(kernel, arguments) <= SHARED_MEMORY, kernel.__name__
+        assert _shared_memory(kernel, arguments) <= limit, kernel.__name__
 
 
 WIDTHS = [*range(1, 17), 17, 24, 32, 48, 64, 96, 128, 200, 256, 512]
@@ -130,6 +130,15 @@ def test_the_rnn_compiles(
 ) -> None:
     _run(kind, hidden, dtype, weighted, directions)
     _check(launches)
+
+
+@pytest.mark.parametrize("hidden", [64, 128, 256])
+def test_wide_cells_fit_smaller_gpus(hidden: int, launches: list[Launch], monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch_goat.ops.ragged_rnn.triton import wide_launch
+
+    monkeypatch.setattr(wide_launch, "device_of", lambda device: wide_launch.Device(128, 2**13))
+    _run("lstm", hidden, torch.float32, True, 2)
+    _check([launch for launch in launches if "wide" in launch[0].__name__], 99 * 1024)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

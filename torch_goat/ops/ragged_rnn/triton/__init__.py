@@ -27,9 +27,9 @@ DESCRIPTION = "the recurrence fused in Triton kernels, on NVIDIA GPUs"
 def max_hidden(arithmetic: torch.dtype) -> int:
     if arithmetic == torch.float64 or not torch.cuda.is_available():  # the interpreter runs one program at a time
         return 64
-    from torch_goat.ops.ragged_rnn.triton.wide_launch import max_hidden, multiprocessors
+    from torch_goat.ops.ragged_rnn.triton.wide_launch import device_of, max_hidden
 
-    return max_hidden(multiprocessors(torch.device("cuda", torch.cuda.current_device())))
+    return max_hidden(device_of(torch.device("cuda", torch.cuda.current_device())))
 
 
 def devices() -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 The recurrent matrix of a wide cell does not fit into one multiprocessor, and loading it in every step would take longer
 than the step. Here, a group of ``SLICES`` programs walks a block of segments together. Each has ``UNITS`` of the units
-and their columns of the matrix, which stay in its registers. After a step, programs exchange their units through memory
+and their columns of the matrix, which stay on the chip. After a step, programs exchange their units through memory
 and wait for each other, so all of them must run at the same time: a cooperative launch ensures this. Up to a width of
 64 one program has all units and waits for nobody.
 
@@ -233,12 +233,11 @@ def wide_backward_kernel(
 ):
     """Gradients of the parts by place, from those of the final states ``[T, K, D, H]``.
 
-    ``gradients`` is ``[K * D, E, STORED * H]``. Before, it has the recurrent shares of the gates.
-    Segments are walked from their last step to their first.
-    The gradient of a state is a sum over all gates, so each program writes what its gates add to it, ``exchange``
-    ``[chains, num_groups, 2, SLICES, SEGMENTS, SLICES * UNITS]``. ``high`` and ``low`` are
-    ``[K * D, SLICES, GATES * UNITS, WIDTH]`` or, if parts are multiplied ``TOGETHER``, have ``UNITS * PARTS`` rows;
-    ``bias_sums`` is ``[num_groups, K * D, parts, H]``.
+    ``gradients`` is ``[K * D, E, STORED * H]``. Before, it has the recurrent shares of the gates. Segments are walked
+    from their last step to their first. The gradient of a state is a sum over all gates, so each program writes what
+    its gates add to it, ``exchange`` ``[chains, num_groups, 2, SLICES, SEGMENTS, SLICES * UNITS]``. ``high`` and
+    ``low`` are ``[K * D, SLICES, GATES * UNITS, WIDTH]`` or, if parts are multiplied ``TOGETHER``, have
+    ``UNITS * PARTS`` rows; ``bias_sums`` is ``[num_groups, K * D, parts, H]``.
     """
     DTYPE: tl.constexpr = high.dtype.element_ty
     ROW: tl.constexpr = DIRECTIONS * GATES * HIDDEN

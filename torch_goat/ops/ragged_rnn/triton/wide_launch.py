@@ -1,6 +1,7 @@
 """The launches of the kernels for wide cells. Nothing here synchronises with the device."""
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import torch
@@ -25,28 +26,44 @@ class WideSizes(NamedTuple):
     waves: int = 1  # groups of one program per multiprocessor
 
 
-_WEIGHTS = 2**14  # of a program: two numbers each take half of a multiprocessor's shared memory
+class Device(NamedTuple):
+    """What a device has for the programs of a launch."""
+
+    multiprocessors: int = 64
+    weights: int = 2**14  # that one program keeps in shared memory, as two numbers each
 
 
-def sizes(kind: str, hidden: int) -> WideSizes:
+@functools.cache
+def device_of(device: torch.device) -> Device:
+    if device.type != "cuda":
+        return Device()
+    properties = torch.cuda.get_device_properties(device)
+    memory = getattr(properties, "shared_memory_per_block_optin", 2**16)
+    # Weights take eight bytes each, and a quarter more is for everything else.
+    return Device(properties.multi_processor_count, 2 ** int(math.log2(memory / 10)))
+
+
+def sizes(kind: str, hidden: int, device: Device) -> WideSizes:
     """The sizes for a hidden width per direction, tuned on an H200."""
     width = triton.next_power_of_2(hidden)
-    units = min(width, _WEIGHTS // (_parts(kind) * width))
+    units = min(width, device.weights // (_parts(kind) * width))
     if units == width:
         return WideSizes(units, 1, width, warps=4, waves=4) if width <= 32 else WideSizes(units, 1, width)
     return WideSizes(units, triton.cdiv(hidden, units), rows=64)
 
 
-def max_hidden(available: int) -> int:
-    """The widest cell per direction whose programs can all run at the same time on so many multiprocessors."""
-    return max(width for width in (64, 128, 256, 512) if sizes("lstm", width).slices <= available)
+def max_hidden(device: Device) -> int:
+    """The widest cell per direction whose programs can all run at the same time."""
+    widths = (width for width in (32, 64, 128, 256, 512) if 4 * width <= device.weights)
+    return max(width for width in widths if sizes("lstm", width, device).slices <= device.multiprocessors)
 
 
 def forward(kind: str, inputs: Inputs, states: Tensor | None) -> Tensor:
     """The final states; those before each step are written to ``states``."""
     projected, num_targets = inputs.projected, inputs.places.segments.num_segments
     heads, _, directions, _ = projected.shape
-    hidden, chosen = inputs.weight_hh.size(-1), sizes(kind, inputs.weight_hh.size(-1))
+    hidden = inputs.weight_hh.size(-1)
+    chosen = sizes(kind, hidden, device_of(projected.device))
     out = projected.new_empty(num_targets, heads, directions * hidden)
     high, low = _matrices(inputs.weight_hh, kind, chosen)
     for first, chains, groups, bounds in _launches(inputs, chosen, range(heads * directions)):
@@ -69,7 +86,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, states: Tensor, source_siz
     projected, weight_hh = inputs.projected, inputs.weight_hh
     heads, _, directions, _ = projected.shape
     hidden, chains, num_places = weight_hh.size(-1), heads * directions, inputs.places.source.size(1)
-    chosen, gates = sizes(kind, hidden), GATES[kind]
+    chosen, gates = sizes(kind, hidden, device_of(projected.device)), GATES[kind]
     stored = 4 if kind == "gru" else gates  # the fourth is the recurrent share of the new gate
     before = states[0].view(chains, num_places, hidden)
     by_source = SumBySource(projected, inputs.places, inputs.weight, weight_hh.dtype, source_sizes)
@@ -141,7 +158,7 @@ def _matrices(weight_hh: Tensor, kind: str, chosen: WideSizes, back: bool = Fals
 def _launches(inputs: Inputs, chosen: WideSizes, chains: range) -> list[tuple[int, int, int, Tensor]]:
     """First chain, number of chains, groups per chain, and the bounds of the groups' blocks of each launch."""
     segments = inputs.places.segments
-    available = multiprocessors(inputs.projected.device)
+    available = device_of(inputs.projected.device).multiprocessors
     blocks = triton.cdiv(segments.num_segments, chosen.segments)
     side_by_side = len(chains) if chosen.slices == 1 else min(len(chains), available // chosen.slices)
     found = []
@@ -197,8 +214,3 @@ def _constants(kind: str, inputs: Inputs, chosen: WideSizes) -> dict[str, Any]:
         "num_stages": 1,  # a load must not be moved before the barrier that it waits for
     }
     return constants | ({"launch_cooperative_grid": True} if chosen.slices > 1 else {})
-
-
-@functools.cache
-def multiprocessors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 64
