@@ -39,10 +39,15 @@ def start_in(folder: Path, work: Callable[..., object], *arguments: object, fork
     It leads a process group, as in a terminal, and exits with what ``work`` returns. The processes of its pools are
     forked, and then only learn from a signal that it is gone, or whole new interpreters.
     """
-    return start(_work_in, folder, work, arguments, fork)
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": ""}  # of this test: the server has that of an earlier one
+    return start(_work_in, folder, work, arguments, fork, dict(environment))
 
 
-def _work_in(folder: Path, work: Callable[..., object], arguments: Sequence[object], fork: bool) -> None:
+def _work_in(
+    folder: Path, work: Callable[..., object], arguments: Sequence[object], fork: bool, environment: dict[str, str]
+) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.default_int_handler)  # the fork server may ignore it
     os.setsid()
     os.chdir(folder)

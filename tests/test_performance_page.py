@@ -18,6 +18,7 @@ import torch
 from tests.pages import ROOT, check_numbers
 from torch_goat.data.tables import leaks
 from torch_goat.data.tables.columns import MOSTLY
+from torch_goat.experiments.search import own_starting_point
 
 RESULTS = ROOT / "benchmarks/results"
 LAYERS = ["2026-11-18-cpu", "2026-11-18-h200"]  # the runs of layer.py that the page on performance includes
@@ -159,6 +160,7 @@ def test_the_page_on_mini_batches() -> None:
 def test_the_page_on_tables() -> None:
     (tables,) = read("2026-11-18-cpu-1-thread/tables.json")["rows"]
     large, wide = read("2026-11-18-cpu/tables.json")["rows"]
+    start = own_starting_point("classification", "goat")
     check_numbers(
         "docs/own-graph.md",
         [
@@ -171,6 +173,7 @@ def test_the_page_on_tables() -> None:
             f"the class of {1 - leaks.WRONG:.0%} of the nodes, and of {1 - leaks.BASELINE:.0%} of".replace("%", " %"),
             f"is at least {leaks.CORRELATION}",
             "with its 95 % interval",
+            f"dropout {start.model.dropout}, a learning rate of {start.training.learning_rate} after",
         ],
     )
     assert (wide["edges"], wide["nodes"], wide["edge columns"]) == (5_000_000, 500_000, 2)

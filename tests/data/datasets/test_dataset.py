@@ -166,6 +166,7 @@ def prepare(folder: Path, log: Path) -> None:
     killed = fork.Process(target=load, args=(60, fork.Barrier(1), results))
     killed.start()
     while not log.exists():
+        assert killed.is_alive(), "nothing was parsed"
         time.sleep(0.01)
     killed.kill()
     killed.join()

@@ -171,7 +171,7 @@ class Study:
     def _is_same(self, path: Path) -> bool:
         """Whether a folder holds this search; settings that an earlier version did not have have their defaults."""
         try:
-            return settings.read(Search, path) == self.search
+            return settings.dumps(settings.read(Search, path)) == settings.dumps(self.search)
         except (settings.SettingsError, ValueError):
             return False
 

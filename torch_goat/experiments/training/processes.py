@@ -151,16 +151,19 @@ def make_fabric(device: str, precision: str) -> Any:
             )
         join("nccl" if kind == "cuda" else "gloo")
         options |= {"devices": group.here, "num_nodes": group.machines, "strategy": "ddp"}
-    logger = logging.getLogger(module.__name__)
-    level = logger.level
-    logger.setLevel(logging.WARNING)  # Fabric remarks on a precision that was asked for
+    # Fabric remarks on a precision that was asked for, in the name of PyTorch Lightning once that is imported.
+    loggers = [logging.getLogger(name) for name in (module.__name__, "pytorch_lightning.utilities.rank_zero")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.WARNING)
     try:
         fabric = module.Fabric(**options)
         if group.world > 1:
             fabric.launch()
         return fabric
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
 def fabric_version() -> str:
