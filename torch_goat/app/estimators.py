@@ -6,6 +6,7 @@ import re
 import shutil
 import tempfile
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,7 +35,7 @@ except ImportError:
 RUN = "run"  # the run folder below the folder with the tables
 
 
-class NodeEstimator(BaseEstimator):
+class NodeEstimator(BaseEstimator, ABC):
     """What :class:`NodeClassifier` and :class:`NodeRegressor` have in common."""
 
     _task: ClassVar[Task]
@@ -199,8 +200,8 @@ class NodeEstimator(BaseEstimator):
     def _values(self, values: Sequence[str | float]) -> Sequence[Any]:
         return values
 
-    def _score(self, guess: torch.Tensor, truth: torch.Tensor) -> float:
-        raise NotImplementedError
+    @abstractmethod
+    def _score(self, guess: torch.Tensor, truth: torch.Tensor) -> float: ...
 
 
 class NodeClassifier(ClassifierMixin, NodeEstimator):

@@ -1,6 +1,6 @@
 """Scores of GAT, their order and the coefficients in Triton: Eq. 1 to 3 up to the RNN, in few launches.
 
-On a small graph a step takes the time of its launches. This does in four of them, and a sort, what the functions in
+On a small graph a step takes the time of its launches. This does in five of them, and a sort, what the functions in
 ``sort.py`` and ``segments.py`` do in some thirty. Nothing here synchronises with the device.
 """
 

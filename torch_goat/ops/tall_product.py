@@ -14,8 +14,8 @@ from torch_goat.ops.ragged_rnn import triton as fused_triton
 def tall_product(kernel: str, x: Tensor, matrix: Tensor) -> Tensor:
     """The products ``[K, N, W]`` of rows ``[N, K, C]`` and matrices ``[K, C, W]``.
 
-    With the kernel ``"triton"``, the gradient of the matrices, a sum over all rows, has a kernel of its own: cuBLAS
-    takes ten times as long for batches of small results.
+    With the kernel ``"triton"``, the gradient of the matrices, a sum over all rows, has a kernel of its own: cuBLAS is
+    slow for batches of small results.
     """
     exact = x.dtype == matrix.dtype and x.dtype in (torch.float32, torch.float64)
     if not exact or torch.is_autocast_enabled(x.device.type):

@@ -4,6 +4,7 @@ import importlib.util
 import logging
 import re
 import secrets
+from abc import ABC, abstractmethod
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 PROJECT: Final = "torch-goat"  # the experiment of MLflow and the project of Weights & Biases
 
 
-class EpochLogger:
+class EpochLogger(ABC):
     """An observer that writes the losses and metrics of every epoch to a logger, opened in the first of them.
 
     Usage: ``with TensorBoard(folder) as board: train(experiment, folder, observer=board)``.
@@ -41,9 +42,9 @@ class EpochLogger:
         if self._logger is not None:
             self._close(failed=kind is not None)
 
+    @abstractmethod
     def _open(self, first: int) -> Any:
         """The logger of a training that starts, or resumes, with the epoch ``first``."""
-        raise NotImplementedError
 
     def _write(self, values: dict[str, float], step: int) -> None:
         self._logger.log_metrics(values, step=step)

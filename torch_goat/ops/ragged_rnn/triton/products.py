@@ -176,8 +176,8 @@ def precision(dtype: torch.dtype) -> str:
 def sum_of_outer_products(left: Tensor, right: Tensor, split: int | None = None) -> Tensor:
     """``left^T right`` of tall matrices ``[B, N, height]`` and ``[B, N, width]``, in a fixed order.
 
-    cuBLAS takes ten times as long for batches of small results, since it does not divide the sum over N. If ``split``
-    is given, as many columns of ``left`` as are beyond those of the result are left out from there on.
+    cuBLAS is slow for batches of small results, since it does not divide the sum over N. With ``split``, only the
+    columns of ``left`` before it and the last ``width`` ones are used.
     """
     batches, num_rows, width = right.shape
     height = left.size(-1) if split is None else split + width
