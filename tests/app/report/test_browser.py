@@ -160,7 +160,7 @@ def test_the_address_of_a_node_opens_it(open_page: Any, name: str, text: str) ->
     page.wait_for_selector("#viewer[data-ready]")
     assert page.inner_text("#node-name") == f"Node {text}"
     page.locator("#neighbors a").first.click()
-    assert page.inner_text("#node-name") != f"Node {text}"
+    page.wait_for_function("name => document.getElementById('node-name').textContent !== name", arg=f"Node {text}")
     page.go_back()
     page.wait_for_function("name => document.getElementById('node-name').textContent === name", arg=f"Node {text}")
     page.evaluate("() => { location.hash = '#node=%'; }")  # not an address: nothing changes
