@@ -16,6 +16,7 @@ from pathlib import Path
 import power_law
 import torch
 import torch.nn.functional as F
+from measure import wait
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.loader import NodeLoader
@@ -151,7 +152,7 @@ def _train(trainer: Trainer, batches: Iterator[Data], steps: int) -> dict:
     memory: dict[str, list[float]] = {}
     if trainer.device.type == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    clock.wait()
+    wait(trainer.device)
     started = time.perf_counter()
     for number in range(steps):
         before = time.perf_counter()
@@ -164,7 +165,7 @@ def _train(trainer: Trainer, batches: Iterator[Data], steps: int) -> dict:
         if (number + 1) % (steps // 5) == 0:
             for where, gigabytes in _memory(trainer.device, batches).items():
                 memory.setdefault(where, []).append(gigabytes)
-    clock.wait()
+    wait(trainer.device)
     wall = time.perf_counter() - started
     tenth = max(1, steps // 10)
     return {
@@ -185,10 +186,6 @@ class _Clock:
     def __init__(self, device: torch.device) -> None:
         self._cuda = device.type == "cuda"
         self._marks: list = []
-
-    def wait(self) -> None:
-        if self._cuda:
-            torch.cuda.synchronize()
 
     def __enter__(self) -> None:
         self._marks.append(self._mark())
@@ -227,14 +224,13 @@ def _own_bytes(process: int) -> int:
 
 def _replayed(trainer: Trainer, kept: list[Data], steps: int) -> float:
     """Milliseconds of a step on batches that are where they are needed."""
-    clock = _Clock(trainer.device)
-    clock.wait()
+    wait(trainer.device)
     started = time.perf_counter()
     for number in range(steps):
         batch = kept[number % len(kept)]
         batch.edge_index = batch.edge_index.clone()  # as a graph never seen before
         trainer.step(batch)
-    clock.wait()
+    wait(trainer.device)
     return 1e3 * (time.perf_counter() - started) / steps
 
 

@@ -9,16 +9,14 @@ forward pass for validation. The three take turns, so that other load on the mac
 """
 
 import argparse
-import json
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
 
 import torch
 import torch.nn.functional as F
-from graphs import load
-from layer import environment, heading
+from graphs import load_data
+from measure import environment, heading, interleaved, write_results
 from torch_geometric.data import Data
 from tqdm import tqdm
 
@@ -39,16 +37,13 @@ MODELS = {
 
 def graph(name: str, data: str | None) -> tuple[str, Data]:
     """A graph with random features and classes, split as Cora is."""
-    source = load(name, data)
-    generator = torch.Generator().manual_seed(0)
-    made = Data(x=torch.rand(source.num_nodes, source.num_features, generator=generator), edge_index=source.edge_index)
-    made.y = torch.randint(CLASSES, (source.num_nodes,), generator=generator)
-    place = torch.randperm(source.num_nodes, generator=generator)
+    title, made, generator = load_data(name, data, CLASSES)
+    place = torch.randperm(made.num_nodes, generator=generator)
     start = 0
     for split, size in SPLITS.items():
         made[f"{split}_mask"] = (place >= start) & (place < start + size)
         start += size
-    return source.name, made
+    return title, made
 
 
 def bare(options: ModelOptions, data: Data, device: torch.device, evaluate: bool) -> Callable[[], object]:
@@ -89,19 +84,9 @@ def measure(name: str, data: Data, device: torch.device, seconds: float) -> dict
         "step_and_evaluation": bare(MODELS[name], data, device, evaluate=True),
         "epoch": ours(MODELS[name], data, device),
     }
-    times: dict[str, list[float]] = {subject: [] for subject in subjects}
-    end = time.perf_counter()
-    for turn in range(1000):
-        for subject, call in subjects.items():
-            start = time.perf_counter()
-            call()
-            if device.type == "cuda":
-                torch.cuda.synchronize()
-            times[subject].append(time.perf_counter() - start)
-        if turn == 2:  # compiled and warm
-            times, end = {subject: [] for subject in subjects}, time.perf_counter() + seconds
-        if turn > 20 and time.perf_counter() > end:
-            break
+    for call in [*subjects.values()] * 2:  # compiled and recorded
+        call()
+    times = interleaved(subjects, device, seconds / len(subjects), most=1000)
     row: dict[str, str | float] = {f"{subject}_ms": 1e3 * median(values) for subject, values in times.items()}
     for subject in ("step", "step_and_evaluation"):
         row[f"times_{subject}"] = median(times["epoch"]) / median(times[subject])
@@ -141,10 +126,7 @@ def main() -> None:
         bar = tqdm(arguments.models.split(","), desc=title, unit="model")
         rows += [{"graph": title, **measure(model, data, device, arguments.seconds)} for model in bar]
     about = environment(device)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "epoch.json").write_text(json.dumps({"environment": about, "rows": rows}, indent=1) + "\n")
-    (arguments.out / "epoch.md").write_text(markdown(rows, about))
-    print(markdown(rows, about))
+    write_results(arguments.out, "epoch", {"environment": about, "rows": rows}, markdown(rows, about))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
 
@@ -60,6 +61,14 @@ def load(name: str, data: str | None) -> Graph:
         return Graph(f"{name}-sized", num_nodes, num_features, edge_index)
     edges = edges[:, edges[0] != edges[1]]
     return Graph(name, num_nodes, num_features, to_undirected(edges, num_nodes=num_nodes))
+
+
+def load_data(name: str, data: str | None, classes: int) -> tuple[str, Data, torch.Generator]:
+    """The name of a graph, the graph with random features and classes, and the generator that drew them."""
+    graph, generator = load(name, data), torch.Generator().manual_seed(0)
+    x = torch.rand(graph.num_nodes, graph.num_features, generator=generator)
+    y = torch.randint(classes, (graph.num_nodes,), generator=generator)
+    return graph.name, Data(x=x, edge_index=graph.edge_index, y=y), generator
 
 
 def power_law(num_nodes: int, num_edges: int, largest: int, seed: int = 0) -> Tensor:

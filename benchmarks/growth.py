@@ -7,13 +7,12 @@ Writes ``growth.json`` and ``growth.png`` into ``--out``.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 import torch
 from graphs import power_law
-from layer import environment, step
-from measure import milliseconds
+from layer import step
+from measure import environment, milliseconds, write_results
 from torch import Tensor
 from tqdm import tqdm
 
@@ -97,8 +96,7 @@ def main() -> None:
         bar.update()
     bar.close()
     results = {"environment": environment(device), "heads": heads, **rows}
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "growth.json").write_text(json.dumps(results, indent=1) + "\n")
+    write_results(arguments.out, "growth", results)
     for row in rows["edges"]:
         print(f"{row['edges']:>10,} edges {row['ms']:10.1f} ms {row['ns_per_edge']:8.2f} ns per edge")
     for row in rows["degrees"]:

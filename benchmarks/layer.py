@@ -18,20 +18,18 @@ Writes ``layer.json`` and ``layer.md`` into ``--out``. See :mod:`layer_subjects`
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
 
 import torch
 from graphs import Graph, load
 from layer_subjects import BASE, CONFIGURATIONS, NEW_GRAPH, Configuration, subjects
-from measure import interleaved, megabytes
+from measure import environment, heading, interleaved, megabytes, wait, write_results
 from torch import Tensor
 from torch.nn import Module
 from tqdm import tqdm
@@ -112,13 +110,13 @@ def first_call(configuration: Configuration, device: torch.device) -> dict[str, 
     layer = GOATConv(configuration.width, configuration.channels, configuration.heads).to(device)
     x = torch.randn(graph.num_nodes, configuration.width, device=device, requires_grad=True)
     layer.lin_src(x).sum().backward()  # the device and its libraries are ready
-    _wait(device)
+    wait(device)
     start = time.perf_counter()
     out = layer(x, graph.edge_index.to(device))
-    _wait(device)
+    wait(device)
     middle = time.perf_counter()
     out.backward(torch.ones_like(out))
-    _wait(device)
+    wait(device)
     return {"forward_s": middle - start, "backward_s": time.perf_counter() - middle}
 
 
@@ -145,27 +143,6 @@ def compile_first(arguments: argparse.Namespace) -> None:
     ]
     for process in processes:
         process.wait()
-
-
-def environment(device: torch.device) -> dict[str, str | int]:
-    """What the numbers depend on."""
-    import torch_geometric
-
-    name = torch.cuda.get_device_name() if device.type == "cuda" else platform.processor() or platform.machine()
-    return {
-        "date": datetime.now(UTC).date().isoformat(),
-        "device": name,
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "torch_geometric": torch_geometric.__version__,
-        "torch_goat": torch_goat.__version__,
-    }
-
-
-def heading(title: str, about: dict[str, str | int]) -> list[str]:
-    """The first lines of a page: what it shows, and what its numbers depend on."""
-    return [f"# {title}", "", ", ".join(f"{key} {value}" for key, value in about.items()) + ".", ""]
 
 
 def table(rows: list[dict], unit: str) -> list[str]:
@@ -265,15 +242,7 @@ def main() -> None:
         "rows": rows,
         "first_calls": first_calls([Configuration.parse(name) for name in names], device),
     }
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "layer.json").write_text(json.dumps(result, indent=1) + "\n")
-    (arguments.out / "layer.md").write_text(markdown(result))
-    print(markdown(result))
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+    write_results(arguments.out, "layer", result, markdown(result))
 
 
 if __name__ == "__main__":

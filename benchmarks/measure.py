@@ -1,14 +1,21 @@
-"""Time and peak memory of one call, on a GPU or a CPU."""
+"""Time and peak memory of one call, on a GPU or a CPU, what they depend on, and the files that they are written to."""
 
 import ctypes
 import gc
+import json
+import platform
 import threading
 import time
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import torch
+import torch_geometric
+
+import torch_goat
 
 
 def milliseconds(call: Callable[[], object], device: torch.device, budget: float = 2.0) -> float:
@@ -88,13 +95,42 @@ def _resident_megabytes(call: Callable[[], object]) -> float | None:
 
 
 def _seconds(call: Callable[[], object], device: torch.device) -> float:
-    _wait(device)
+    wait(device)
     start = time.perf_counter()
     call()
-    _wait(device)
+    wait(device)
     return time.perf_counter() - start
 
 
-def _wait(device: torch.device) -> None:
+def wait(device: torch.device) -> None:
+    """Until all kernels are done."""
     if device.type == "cuda":
         torch.cuda.synchronize()
+
+
+def environment(device: torch.device) -> dict[str, str | int]:
+    """What the numbers depend on."""
+    name = torch.cuda.get_device_name() if device.type == "cuda" else platform.processor() or platform.machine()
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "device": name,
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "torch_geometric": torch_geometric.__version__,
+        "torch_goat": torch_goat.__version__,
+    }
+
+
+def heading(title: str, about: dict[str, str | int]) -> list[str]:
+    """The first lines of a page: what it shows, and what its numbers depend on."""
+    return [f"# {title}", "", ", ".join(f"{key} {value}" for key, value in about.items()) + ".", ""]
+
+
+def write_results(out: Path, name: str, results: Any, page: str | None = None) -> None:
+    """Writes ``NAME.json`` and, with a page, ``NAME.md`` into a folder, and prints the page."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n")
+    if page is not None:
+        (out / f"{name}.md").write_text(page)
+        print(page, flush=True)

@@ -8,13 +8,12 @@ benchmark can be stopped and resumed, also on another machine. Writes ``minibatc
 """
 
 import argparse
-import json
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import torch
-from layer import environment, heading
+from measure import environment, heading, write_results
 from runs import run_all
 
 from torch_goat.experiments import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
@@ -111,14 +110,8 @@ def main() -> None:
     datasets = arguments.datasets.split(",")
     runs = plan(arguments.out, datasets, arguments.seeds)
     try:
-        run_all(
-            runs,
-            seconds=arguments.seconds,
-            jobs=arguments.jobs,
-            device=arguments.device,
-            threads=arguments.threads,
-            data_dir=arguments.data_dir,
-        )
+        options = {key: getattr(arguments, key) for key in ("seconds", "jobs", "device", "threads", "data_dir")}
+        run_all(runs, **options)
     except Interrupted as error:
         print(error)
     rows = summary(arguments.out, datasets, arguments.seeds)
@@ -126,9 +119,7 @@ def main() -> None:
     about = environment(torch.device("cuda" if cuda else "cpu"))
     written = {"environment": about, "model": settings(MODEL), "rows": rows}
     written["training"] = {way: settings(training) for way, training in WAYS.items()}
-    (arguments.out / "minibatch.json").write_text(json.dumps(written, indent=1) + "\n")
-    (arguments.out / "minibatch.md").write_text(markdown(rows, about))
-    print(markdown(rows, about))
+    write_results(arguments.out, "minibatch", written, markdown(rows, about))
 
 
 def settings(options: Any) -> dict[str, Any]:

@@ -8,15 +8,13 @@ and add the gradients up. Both take turns, and a ratio is the median over rounds
 """
 
 import argparse
-import json
 from pathlib import Path
 from statistics import median
 
 import torch
 from graphs import Graph, load
-from layer import environment
 from layer_subjects import Configuration
-from measure import interleaved
+from measure import environment, interleaved, write_results
 
 from torch_goat.ops import Neighborhoods, Places
 from torch_goat.ops.ragged_rnn import cpu
@@ -96,9 +94,7 @@ def main() -> None:
             for configuration in arguments.configurations.split(","):
                 rows.append(measure(graph, kind, Configuration.parse(configuration)))
                 print("{graph}, {cell} {configuration}: {products_ms:.1f} ms, {ratio:.2f} x".format(**rows[-1]))
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    result = {"environment": environment(torch.device("cpu")), "rows": rows}
-    (arguments.out / "products.json").write_text(json.dumps(result, indent=1) + "\n")
+    write_results(arguments.out, "products", {"environment": environment(torch.device("cpu")), "rows": rows})
 
 
 if __name__ == "__main__":

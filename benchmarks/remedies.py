@@ -13,13 +13,13 @@ Measures the input of the RNN before training, for the paper's layer and for eac
 """
 
 import argparse
-import json
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import torch
+from measure import write_results
 from runs import run_all
 from torch import Tensor
 
@@ -27,44 +27,29 @@ from torch_goat.data.datasets import load
 from torch_goat.experiments import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.nn import GOATConv
+from torch_goat.ops import Places
 
 SEEDS = range(5)
 EXACT: dict[str, Any] = {"mean_residual": False, "rnn_init": "uniform"}  # as the paper has it, and not the default
 
+
+def set_up(task: str, model: dict[str, Any], **training: Any) -> Experiment:
+    return Experiment(task, model=ModelOptions(**model, **EXACT), training=TrainingOptions(**training))
+
+
+OF_GRAPHS = {"hidden_channels": 8, "heads": 8}
+OF_CITATIONS = OF_GRAPHS | {"dropout": 0.6, "last": "gat"}
+OF_PRODUCTS = OF_GRAPHS | {"dropout": 0.5, "last": "gcn"}
+OF_TOP2 = {"hidden_channels": 32, "heads": 1, "dropout": 0.0, "last": "gcn"}
+OF_SIZES = {"input_channels": 64, "hidden_channels": 64, "last_channels": 64, "heads": 4, "dropout": 0.0, "last": "gat"}
 # The set-up of each task: what every variant of it shares.
 TASKS = {
-    "cora-content": Experiment(
-        "cora-content",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat", **EXACT),
-        training=TrainingOptions(epochs=300, patience=100),
-    ),
-    "citeseer": Experiment(
-        "citeseer",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.6, last="gat", **EXACT),
-        training=TrainingOptions(epochs=300, patience=100),
-    ),
-    "top2": Experiment(
-        "top2",
-        model=ModelOptions(hidden_channels=32, heads=1, dropout=0.0, last="gcn", **EXACT),
-        training=TrainingOptions(epochs=400, patience=0, learning_rate=0.01, weight_decay=0.0),
-    ),
-    "effective-size-100": Experiment(
-        "effective-size-100",
-        model=ModelOptions(
-            input_channels=64, hidden_channels=64, last_channels=64, heads=4, dropout=0.0, last="gat", **EXACT
-        ),
-        training=TrainingOptions(epochs=500, patience=0, weight_decay=0.0),
-    ),
-    "computers": Experiment(
-        "computers",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn", **EXACT),
-        training=TrainingOptions(epochs=200, patience=0),
-    ),
-    "cs": Experiment(
-        "cs",
-        model=ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn", **EXACT),
-        training=TrainingOptions(epochs=150, patience=0),
-    ),
+    "cora-content": set_up("cora-content", OF_CITATIONS, epochs=300, patience=100),
+    "citeseer": set_up("citeseer", OF_CITATIONS, epochs=300, patience=100),
+    "top2": set_up("top2", OF_TOP2, epochs=400, patience=0, learning_rate=0.01, weight_decay=0.0),
+    "effective-size-100": set_up("effective-size-100", OF_SIZES, epochs=500, patience=0, weight_decay=0.0),
+    "computers": set_up("computers", OF_PRODUCTS, epochs=200, patience=0),
+    "cs": set_up("cs", OF_PRODUCTS, epochs=150, patience=0),
 }
 
 TOGETHER: dict[str, Any] = {
@@ -160,13 +145,16 @@ def experiments(task: str) -> dict[str, Experiment]:
     return found
 
 
+def folder_of(out: Path, task: str, name: str) -> Path:
+    return out / task / name.replace(" ", "-").replace(",", "").replace("'", "")
+
+
 def plan(out: Path, tasks: list[str]) -> list[PlannedRun]:
     """All runs: the seed is that of the weights, and the graph or split where there are several."""
     several = {"top2", "effective-size-100", "computers", "cs"}
     return [
         PlannedRun(
-            out / task / name.replace(" ", "-").replace(",", "").replace("'", "") / str(seed),
-            replace(experiment, seed=seed, index=seed if task in several else 0),
+            folder_of(out, task, name) / str(seed), replace(experiment, seed=seed, index=seed if task in several else 0)
         )
         for seed in SEEDS  # outermost, so that a part of the plan is a fair one
         for task in tasks
@@ -180,7 +168,7 @@ def summary(out: Path, tasks: list[str]) -> list[dict[str, Any]]:
     for task in tasks:
         runs = {run.folder: run for run in plan(out, [task])}
         for name in experiments(task):
-            folder = out / task / name.replace(" ", "-").replace(",", "").replace("'", "")
+            folder = folder_of(out, task, name)
             results = [finished(runs[folder / str(seed)].experiment, folder / str(seed)) for seed in SEEDS]
             metric = "mse" if task.startswith("effective") else "accuracy"
             values = [result.metrics["test"][metric] for result in results if result is not None]
@@ -264,9 +252,10 @@ def start(data_dir: str | None) -> list[dict[str, Any]]:
 STARTS = ("with a bias", "scaled by size", "normalised states", "orthogonal weights", "mean residual", "together")
 
 
-def _tokens(z: Tensor, source: Tensor, weight: Tensor, ptr: Tensor) -> Tensor:
+def _tokens(z: Tensor, places: Places, weight: Tensor) -> Tensor:
     """The scaled states that the RNN reads ``[K, E, C]``."""
-    return torch.stack([z[source[head], head] * weight[head].unsqueeze(-1) for head in range(source.size(0))])
+    heads = range(z.size(1))
+    return torch.stack([z[places.source[head], head] * weight[head].unsqueeze(-1) for head in heads])
 
 
 def _rms(value: Tensor) -> float:
@@ -291,10 +280,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.start:
         before = start(arguments.data_dir)
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "start.json").write_text(json.dumps(before, indent=1) + "\n")
-        (arguments.out / "start.md").write_text(start_markdown(before))
-        return print(start_markdown(before))
+        return write_results(arguments.out, "start", before, start_markdown(before))
     tasks = arguments.tasks.split(",")
     runs = plan(arguments.out, tasks)
     try:
@@ -304,10 +290,8 @@ def main() -> None:
     except Interrupted as error:
         print(error)
     rows = summary(arguments.out, tasks)
-    (arguments.out / "remedies.json").write_text(json.dumps(rows, indent=1) + "\n")
-    (arguments.out / "remedies.md").write_text(markdown(rows))
-    figure(rows, arguments.out / "remedies.png")
-    return print(markdown(rows))
+    write_results(arguments.out, "remedies", rows, markdown(rows))
+    return figure(rows, arguments.out / "remedies.png")
 
 
 if __name__ == "__main__":

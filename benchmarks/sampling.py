@@ -26,8 +26,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 import torch_geometric.typing
-from graphs import load
-from layer import environment
+from graphs import load_data
+from measure import environment, heading, write_results
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.sampler import NeighborSampler as PyGNeighborSampler
@@ -49,13 +49,10 @@ MODEL = ModelOptions(name="goat", hidden_channels=8, heads=8, last="gcn")
 
 def graph(name: str, data: str | None) -> tuple[str, Data]:
     """A graph with random features and classes; half of its nodes train."""
-    source = load(name, data)
-    generator = torch.Generator().manual_seed(0)
-    made = Data(x=torch.rand(source.num_nodes, source.num_features, generator=generator), edge_index=source.edge_index)
-    made.y = torch.randint(CLASSES, (source.num_nodes,), generator=generator)
-    part = torch.rand(source.num_nodes, generator=generator)
+    title, made, generator = load_data(name, data, CLASSES)
+    part = torch.rand(made.num_nodes, generator=generator)
     made.train_mask, made.val_mask, made.test_mask = part < 0.5, (part >= 0.5) & (part < 0.51), part >= 2
-    return source.name, made
+    return title, made
 
 
 def node_loop(csc: CSC, fanout: tuple[int, ...]) -> Callable[[Tensor], object]:
@@ -230,7 +227,7 @@ def measure_processes(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 def markdown(parts: dict[str, list[dict[str, Any]]], about: dict[str, Any]) -> str:
     """The result as a page."""
-    lines = ["# Sampling", "", ", ".join(f"{key} {value}" for key, value in about.items()) + "."]
+    lines = heading("Sampling", about)[:-1]
     for name, rows in parts.items():
         lines += ["", f"## {name}", "", "| " + " | ".join(rows[0]) + " |", "|" + "---|" * len(rows[0])]
         lines += ["| " + " | ".join(map(_text, row.values())) + " |" for row in rows]
@@ -263,9 +260,7 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     parts = {name: MEASUREMENTS[name](arguments) for name in arguments.what.split(",")}
     about = environment(torch.device("cpu")) | {"batch_size": arguments.batch_size}
-    (arguments.out / "sampling.json").write_text(json.dumps({"environment": about, **parts}, indent=1) + "\n")
-    (arguments.out / "sampling.md").write_text(markdown(parts, about))
-    print(markdown(parts, about))
+    write_results(arguments.out, "sampling", {"environment": about, **parts}, markdown(parts, about))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ runs the three. Each writes ``scale-NAME.json`` and ``scale-NAME.md`` into ``--o
 
 import argparse
 import gc
-import json
 import os
 import shutil
 import sys
@@ -24,8 +23,8 @@ import power_law
 import torch
 import torch.nn.functional as F
 from graphs import Graph, load
-from layer import environment, step
-from measure import megabytes, milliseconds
+from layer import step
+from measure import environment, heading, megabytes, milliseconds, write_results
 
 import torch_goat
 from torch_goat.experiments.models import ModelOptions, Network
@@ -177,8 +176,7 @@ MEASUREMENTS = {"arxiv": arxiv, "growth": growth, "minibatch": minibatch}
 
 def markdown(name: str, result: dict) -> str:
     """A result as a page."""
-    about = ", ".join(f"{key} {value}" for key, value in result["environment"].items())
-    lines = [f"# Scale: {name}", "", about + ".", ""]
+    lines = heading(f"Scale: {name}", result["environment"])
     facts = {key: value for key, value in result.items() if key not in ("environment", "rows")}
     lines += [f"- {key}: {_text(value)}" for key, value in facts.items()]
     table = [list(result["rows"][0]), *([_text(value) for value in row.values()] for row in result["rows"])]
@@ -207,7 +205,6 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("build/scale-graphs"), help="where graphs are generated")
     parser.add_argument("--out", type=Path, default=Path("build/scale"), help="where the results are written")
     arguments = parser.parse_args()
-    arguments.out.mkdir(parents=True, exist_ok=True)
     failed = []
     for name in MEASUREMENTS if arguments.what == "all" else [arguments.what]:
         try:
@@ -217,9 +214,7 @@ def main() -> None:
             failed.append(name)
             continue
         result = {"environment": environment(torch.device(arguments.device)), **result}
-        (arguments.out / f"scale-{name}.json").write_text(json.dumps(result, indent=1) + "\n")
-        (arguments.out / f"scale-{name}.md").write_text(markdown(name, result))
-        print(markdown(name, result), flush=True)
+        write_results(arguments.out, f"scale-{name}", result, markdown(name, result))
     sys.exit(f"{', '.join(failed)} failed." if failed else 0)
 
 

@@ -7,7 +7,6 @@ Writes ``tables.json`` into ``--out``.
 """
 
 import argparse
-import json
 import resource
 import tempfile
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from layer import environment
+from measure import environment, write_results
 
 from torch_goat.data.tables import Tables, load_tables
 
@@ -45,7 +44,6 @@ def main() -> None:
     parser.add_argument("--edge-columns", type=int, nargs="+", default=[0], help="a row for each, ascending")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where the results are written")
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
     rows = []
     for edge_columns in given.edge_columns:
         with tempfile.TemporaryDirectory() as folder:
@@ -57,8 +55,7 @@ def main() -> None:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9  # up to now
         rows.append({**size, "seconds": seconds, "seconds of a processor": worked, "peak GB of the process": peak})
         print(rows[-1])
-    about = environment(torch.device("cpu"))
-    (given.out / "tables.json").write_text(json.dumps({"environment": about, "rows": rows}, indent=1) + "\n")
+    write_results(given.out, "tables", {"environment": environment(torch.device("cpu")), "rows": rows})
 
 
 if __name__ == "__main__":
