@@ -84,8 +84,14 @@ def test_compile(rnn: str) -> None:
 @pytest.mark.parametrize("attention", ["gat", "gatv2"])
 @pytest.mark.parametrize(
     "build",
-    [GOATConv, GOATConv.paper, partial(GOATConv, rnn="mingru"), partial(GOATConv, rnn="minlstm")],
-    ids=["default", "paper", "mingru", "minlstm"],
+    [
+        GOATConv,
+        GOATConv.paper,
+        partial(GOATConv, rnn="mingru"),
+        partial(GOATConv, rnn="minlstm"),
+        lambda channels, *_, **options: GOATConv(channels, 256, **options | {"heads": 1}),  # programs share a cell
+    ],
+    ids=["default", "paper", "mingru", "minlstm", "wide"],
 )
 @pytest.mark.parametrize("given", ["edge_index", "neighborhoods"])
 def test_a_step_in_a_cuda_graph_is_the_same_step(given: str, build: Callable[..., GOATConv], attention: str) -> None:

@@ -59,6 +59,32 @@ def test_shapes_that_break_kernels(case: str, heads: int, backend: str) -> None:
     check(RaggedRNN("lstm", 3, 4, heads=heads), backend, inputs, 1e-5, torch.float, other="torch")
 
 
+@pytest.mark.parametrize("length", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", [name for name in COMPILED if name != "torch"])
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_a_long_segment_equals_pytorch(kind: str, backend: str, length: int) -> None:
+    rnn = RaggedRNN(kind, 3, 8)
+    z, source, weight, ptr = segments(1, 3, [1, length, 2, 33])
+    found = evaluate(rnn, backend, z.float(), source, weight.float(), ptr)
+    module = rnn.as_torch(0).to("cpu", torch.double)
+    rows = weight[0, :, None] * z.requires_grad_()[source[0], 0]  # [places, 3]
+    state = module(pack_sequence(rows.split(ptr.diff().tolist()), enforce_sorted=False))[1]
+    out = (state[0] if kind == "lstm" else state).transpose(0, 1).flatten(1)[:, None]  # [segments, 1, 8]
+    expected = with_gradients(module, out, z)
+    both = torch.stack([expected["weight_hh_l0"], expected["weight_hh_l0_reverse"]])
+    assert relative_error(found["output"], expected["output"]) < 1e-5
+    assert relative_error(found["input 0"], expected["input 0"]) < 1e-5
+    assert relative_error(found["weight_hh"], both.view_as(found["weight_hh"])) < 1e-5
+
+
+@pytest.mark.skipif(not {"cpu", "triton"} <= {*COMPILED}, reason="compares a GPU with a CPU")
+@pytest.mark.parametrize("hidden", [4, 64])  # kept in registers, and shared by several programs
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_a_segment_of_100_000_on_a_gpu(kind: str, hidden: int) -> None:
+    inputs = segments(1, 3, [1, 100_000, 2, 33])
+    check(RaggedRNN(kind, 3, 2 * hidden), "triton", inputs, 1e-5, torch.float, other="cpu")
+
+
 @pytest.mark.parametrize("backend", AVAILABLE)
 @pytest.mark.parametrize("kind", RECURRENT)
 def test_a_short_segment_beside_a_long_one_keeps_its_gradient(kind: str, backend: str) -> None:
@@ -245,11 +271,6 @@ def test_auto_takes_the_fastest_that_fits(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(ValueError, match="backend 'cpu' cannot run here: numba is not installed"):
         RaggedRNN("lstm", 3, 4, backend="cpu")
     _choose.cache_clear()
-
-
-@pytest.mark.parametrize("backend", ["cpu", "torch"])
-def test_wide_layers_fall_back(backend: str) -> None:
-    check(RaggedRNN("rnn", 3, 2 * 130), backend, segments(1, 3, [2, 3]), 1e-10)
 
 
 def test_a_width_without_a_fast_kernel_is_warned_of_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,10 +1,12 @@
 """Kernels that are compiled on first use: caching them on disk, and one line that says why a first call takes long."""
 
 import functools
+import hashlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 _OURS = "torch_goat."
@@ -24,15 +26,22 @@ def announce(what: str, seconds: str) -> None:
         sys.stderr.flush()
 
 
-def compiled(function: Callable, **options: Any) -> Any:
-    """A function that numba compiles on first use, without Python's lock, cached on disk if there is a place for it."""
+def compiled(function: Callable, files: Sequence[str | Path] = ()) -> Any:
+    """A function that numba compiles on first use, without Python's lock, cached on disk if there is a place for it.
+
+    numba only checks whether the file of the function has changed, not those that it imports from. If there are such,
+    a digest of all ``files`` that it depends on, in its name, gives each version its own cache.
+    """
     from numba import njit
 
     _watch_numba()
+    if files:
+        digest = hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
+        function.__qualname__ = f"{function.__name__}_{digest}"
     try:
-        return njit(nogil=True, cache=True, **options)(function)
+        return njit(nogil=True, cache=True)(function)
     except RuntimeError:  # no directory to write to
-        return njit(nogil=True, **options)(function)
+        return njit(nogil=True)(function)
 
 
 @functools.cache

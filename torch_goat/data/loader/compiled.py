@@ -1,9 +1,7 @@
 """The sampler of :mod:`torch_goat.data.loader.draws`, compiled by numba."""
 
-import hashlib
 import threading
-from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,14 +14,6 @@ from torch_goat.ops.compiling import compiled
 _HALF, _ONE, _STEP = np.uint64(32), np.uint64(1), np.int64(splitmix.STEP)
 _mix = njit(nogil=True, inline="always")(splitmix.mix)
 _scratch = threading.local()
-
-
-def _compiled(function: Callable) -> Any:
-    """Compiles a function, cached under a name that changes with the files it depends on, which numba ignores."""
-    files = [Path(__file__), Path(splitmix.__file__)]
-    digest = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
-    function.__qualname__ = f"{function.__name__}_{digest}"
-    return compiled(function)
 
 
 @njit(nogil=True)
@@ -84,7 +74,7 @@ def _number(node: np.ndarray, size: int, where: np.ndarray, row: np.ndarray) -> 
     return size
 
 
-@_compiled
+@partial(compiled, files=[__file__, splitmix.__file__])
 def _sample(
     ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray, where: np.ndarray
 ) -> Sampled:

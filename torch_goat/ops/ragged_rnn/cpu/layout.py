@@ -174,15 +174,11 @@ def scatter(code, cell, table, source, at, block, gates):
 
 @operation(lambda cell, table, source, at: types.none)
 def prefetch(code, cell, table, source, at):
-    """Prefetches the rows that the segments read at ``at``: the processor does not look ahead to the next step."""
-    pointer, integer, row_of_gates = ir.IntType(8).as_pointer(), ir.IntType(32), cell.type.row
-    kind = ir.FunctionType(ir.VoidType(), [pointer, integer, integer, integer])
-    function = cgutils.get_or_insert_function(code.builder.module, kind, "llvm.prefetch.p0")
-    read, keep, data = (ir.Constant(integer, flag) for flag in (0, 3, 1))
+    """Prefetches the rows that the segments read at ``at``."""
+    row_of_gates = cell.type.row
     for row in _at_places(code, source, at, cell):
         for column in range(0, row_of_gates.lanes, 64 * 8 // row_of_gates.element.bitwidth):
-            address = code.address(table, row, ir.Constant(row.type, column))
-            code.builder.call(function, [address, read, keep, data])
+            code.prefetch(code.address(table, row, ir.Constant(row.type, column)))
 
 
 @operation(lambda cell, scale, at: cell.gates)

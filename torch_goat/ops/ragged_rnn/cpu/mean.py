@@ -5,8 +5,8 @@ from typing import Any
 from torch import Tensor
 
 from torch_goat.ops.places import Places
-from torch_goat.ops.ragged_rnn.cpu.packing import Shape
-from torch_goat.ops.ragged_rnn.cpu.scan import pad_units, split_blocks, units_in_blocks
+from torch_goat.ops.ragged_rnn.cpu.packing import Shape, pad_units
+from torch_goat.ops.ragged_rnn.cpu.scan import split_blocks, units_in_blocks
 from torch_goat.ops.ragged_rnn.cpu.threads import run_all
 
 

@@ -39,6 +39,25 @@ def shape_of(kind: str, element: str, hidden: int) -> Shape:
     return Shape(kind, element, GATES[kind], hidden, lanes, blocks, _VECTOR // lanes, states, as_given=lanes == hidden)
 
 
+def pad_units(shape: Shape, value: Tensor) -> Tensor:
+    """``[..., H]`` as ``[..., width]``: units that stay at zero make whole vectors."""
+    return value if shape.as_given else pad(value, (0, shape.width - shape.hidden))
+
+
+def pad_gates(shape: Shape, value: Tensor) -> Tensor:
+    """``[..., G * H]`` as ``[..., G * width]``."""
+    if shape.as_given:
+        return value
+    return pad_units(shape, value.unflatten(-1, (shape.gates, shape.hidden))).flatten(-2)
+
+
+def cut_gates(shape: Shape, value: Tensor) -> Tensor:
+    """The inverse of :func:`pad_gates`."""
+    if shape.as_given:
+        return value
+    return value.unflatten(-1, (shape.gates, shape.width))[..., : shape.hidden].flatten(-2)
+
+
 def pack_gates(shape: Shape, value: Tensor) -> Tensor:
     """``[..., G * H]`` as ``[..., blocks * G * B]``."""
     if shape.as_given:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from torch_goat.ops.ragged_rnn.cpu.packing import Shape
+from torch_goat.ops.ragged_rnn.cpu.packing import Shape, cut_gates, pad_gates, pad_units
 from torch_goat.ops.ragged_rnn.cpu.threads import run_all
 from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs
 
@@ -51,10 +50,10 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
         lambda begin, end: scan_loops.backward(shape, *arguments, begin, end), tasks.size, _num_steps(shape, inputs)
     )
     return Gradients(
-        _unpad_gates(shape, table).to(projected.dtype),
+        cut_gates(shape, table).to(projected.dtype),
         scale.sum(dim=(0, 1)),
         torch.zeros_like(inputs.weight_hh),
-        _unpad_gates(shape, biases).to(bias.dtype),
+        cut_gates(shape, biases).to(bias.dtype),
         torch.zeros_like(inputs.bias_hh),
     )
 
@@ -82,31 +81,12 @@ def _num_steps(shape: Shape, inputs: Inputs) -> int:
     return inputs.places.source.numel() * inputs.projected.size(2) * shape.blocks
 
 
-def pad_units(shape: Shape, value: Tensor) -> Tensor:
-    """``[..., H]`` as ``[..., width]``."""
-    return value if shape.as_given else pad(value, (0, shape.width - shape.hidden))
-
-
-def _pad_gates(shape: Shape, value: Tensor) -> Tensor:
-    """``[..., G * H]`` as ``[..., G * width]``."""
-    if shape.as_given:
-        return value
-    return pad_units(shape, value.unflatten(-1, (shape.gates, shape.hidden))).flatten(-2)
-
-
-def _unpad_gates(shape: Shape, value: Tensor) -> Tensor:
-    """The inverse of :func:`_pad_gates`."""
-    if shape.as_given:
-        return value
-    return value.unflatten(-1, (shape.gates, shape.width))[..., : shape.hidden].flatten(-2)
-
-
 def _packed(shape: Shape, inputs: Inputs) -> Any:
     from torch_goat.ops.ragged_rnn.cpu.scan_loops import Packed
 
     projected, places, weight, _, bias, _ = inputs
     scale = bias.new_ones(places.source.shape) if weight is None else weight
-    values = (_pad_gates(shape, projected.to(bias.dtype)), places.source, scale, places.ptr, _pad_gates(shape, bias))
+    values = (pad_gates(shape, projected.to(bias.dtype)), places.source, scale, places.ptr, pad_gates(shape, bias))
     return Packed(*[value.detach().contiguous().numpy() for value in values])
 
 

@@ -76,15 +76,10 @@ def no_parts(code, cell):
     return ir.Constant(code.context.get_value_type(_parts_of(cell.type)), None)
 
 
-def _fill(code, vector, number):
-    one = code.builder.insert_element(vector.constant(0.0), number.value, ir.Constant(ir.IntType(32), 0))
-    return code.shuffle(one, [0] * vector.lanes)
-
-
 @operation(_parts_of)
 def scale_parts(code, cell, parts, scale, bias):
     """``scale * parts + bias``, where ``scale`` is one number."""
-    filled = _fill(code, cell.type.units, scale)
+    filled = code.fill(cell.type.units, scale.value)
     gates = range(cell.type.num_gates)
     return _each(code, cell, (code.multiply_add(_part(code, parts, g), filled, _part(code, bias, g)) for g in gates))
 
@@ -98,7 +93,7 @@ def add_parts(code, cell, parts, others):
 @operation(lambda cell, array, row, block, parts, scale: types.none)
 def add_to_row(code, cell, array, row, block, parts, scale):
     """``array[row] += scale * parts``."""
-    filled = _fill(code, cell.type.units, scale)
+    filled = code.fill(cell.type.units, scale.value)
     for gate, address in enumerate(_addresses(code, cell, array, row, block)):
         before = code.load(address, cell.type.units)
         code.store(code.multiply_add(_part(code, parts, gate), filled, before), address, cell.type.units)
@@ -120,12 +115,7 @@ def dot(code, cell, parts, others):
     total = code.builder.fmul(_part(code, parts, 0), _part(code, others, 0))
     for gate in range(1, cell.type.num_gates):
         total = code.multiply_add(_part(code, parts, gate), _part(code, others, gate), total)
-    lanes = cell.type.lanes
-    while lanes > 1:
-        lanes //= 2
-        halves = code.shuffle(total, range(lanes)), code.shuffle(total, range(lanes, 2 * lanes))
-        total = code.builder.fadd(*halves)
-    return code.builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
+    return code.total(total)
 
 
 @operation(lambda keep, value: value)

@@ -85,6 +85,27 @@ class Code:
             joined = self.builder.shuffle_vector(joined, widened, mask)
         return joined
 
+    def fill(self, vector: Vector, number: ir.Value) -> ir.Value:
+        """A number in all lanes."""
+        first = ir.Constant(ir.IntType(32), 0)
+        return self.shuffle(self.builder.insert_element(vector.constant(0.0), number, first), [0] * vector.lanes)
+
+    def total(self, value: ir.Value) -> ir.Value:
+        """The sum over the lanes, half by half."""
+        lanes = value.type.count
+        while lanes > 1:
+            lanes //= 2
+            value = self.builder.fadd(self.shuffle(value, range(lanes)), self.shuffle(value, range(lanes, 2 * lanes)))
+        return self.builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
+
+    def prefetch(self, address: ir.Value) -> None:
+        """Asks for a line of memory that will be read: the processor does not look ahead to rows at random."""
+        pointer, integer = ir.IntType(8).as_pointer(), ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [pointer, integer, integer, integer])
+        function = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")
+        read, keep, data = (ir.Constant(integer, flag) for flag in (0, 3, 1))
+        self.builder.call(function, [address, read, keep, data])
+
     def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         name = f"llvm.fmuladd.v{a.type.count}{'f32' if isinstance(a.type.element, ir.FloatType) else 'f64'}"
         kind = ir.FunctionType(a.type, [a.type] * 3)

@@ -10,7 +10,6 @@ that fits the first-level cache: faster than writing all states to main memory a
 
 # mypy: allow-untyped-defs
 
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
@@ -44,20 +43,14 @@ _SUMMED = 256
 class Compiled:
     """A function that numba compiles on its first call for each type of its first argument, and caches on disk.
 
-    numba only checks whether the file of the function has changed, not the files that it imports from. A digest of all
-    files in the name gives each version of the kernel its own cache. Without a writable directory, every process
-    compiles.
-
-    numba also determines the types of all arguments on every call, which takes longer than a small graph. Here, the
+    numba determines the types of all arguments on every call, which takes longer than a small graph. Here, the
     first argument selects the compiled code: the types of the others must be the same for equal first arguments.
     """
 
-    _FILES = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-    _VERSION = hashlib.sha256(_FILES).hexdigest()[:16]
+    _FILES = sorted(Path(__file__).parent.glob("*.py"))
 
     def __init__(self, function: Callable) -> None:
-        function.__qualname__ = f"{function.__name__}_{self._VERSION}"
-        self._dispatcher = compiled(function)
+        self._dispatcher = compiled(function, self._FILES)
         self._entries: dict[Any, Callable] = {}
         self._lock = Lock()
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from torch_goat.ops.ragged_rnn.cpu.packing import Shape
+from torch_goat.ops.ragged_rnn.cpu.packing import Shape, cut_gates, pad_gates, pad_units
 from torch_goat.ops.ragged_rnn.cpu.threads import run_parts
 from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs
 from torch_goat.ops.ragged_rnn.torch.steps import scheduled
@@ -32,18 +32,6 @@ def _shape(kind: str, inputs: Inputs) -> Shape:
     return Shape(kind, element, GATES[kind], hidden, LANES, blocks, 1, states, as_given=hidden % LANES == 0)
 
 
-def _padded(shape: Shape, value: Tensor) -> Tensor:
-    """``[..., G * H]`` as ``[..., G * width]``: units that stay at zero make whole vectors."""
-    if shape.as_given:
-        return value
-    return pad(value.unflatten(-1, (shape.gates, shape.hidden)), (0, shape.width - shape.hidden)).flatten(-2)
-
-
-def _cut(shape: Shape, value: Tensor) -> Tensor:
-    """The inverse of :func:`_padded`."""
-    return value if shape.as_given else value.unflatten(-1, (shape.gates, -1))[..., : shape.hidden].flatten(-2)
-
-
 class _Problem:
     """The inputs of all steps as the compiled code reads them."""
 
@@ -55,14 +43,14 @@ class _Problem:
         self.schedule, row, scale = scheduled(inputs)
         self.num_places, self.width = row.size(-1), shape.width
         self.table = (
-            _padded(shape, projected.detach().to(weight_hh.dtype)).contiguous().view(-1, shape.gates * self.width)
+            pad_gates(shape, projected.detach().to(weight_hh.dtype)).contiguous().view(-1, shape.gates * self.width)
         )
         self.row, self.scale = row.contiguous(), weight_hh.new_ones(row.shape) if scale is None else scale.contiguous()
         bias = bias_ih if kind == "gru" else bias_ih + bias_hh
         self.bias, self.bias_hh = (
-            _padded(shape, value.detach()).reshape(self.parts, -1).contiguous() for value in (bias, bias_hh)
+            pad_gates(shape, value.detach()).reshape(self.parts, -1).contiguous() for value in (bias, bias_hh)
         )
-        matrix = _padded(shape, weight_hh.detach().transpose(-1, -2))  # [K, D, H, G * width]
+        matrix = pad_gates(shape, weight_hh.detach().transpose(-1, -2))  # [K, D, H, G * width]
         matrix = pad(matrix, (0, 0, 0, self.width - shape.hidden)).flatten(0, 1)
         self.recurrent = matrix  # [Q, width, G * width]
 
@@ -122,7 +110,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     problem = _Problem(kind, inputs)
     shape, width, schedule = problem.shape, problem.width, problem.schedule
     grad = grad.to(inputs.weight_hh.dtype).view(-1, problem.heads, problem.directions, shape.hidden)
-    grad = pad(grad, (0, width - shape.hidden)).contiguous()
+    grad = pad_units(shape, grad).contiguous()
     segments = schedule.nonempty.numel()
     grad_h, carry = (problem.new(segments, width) for _ in range(2))
     kept = min(problem.num_places, max(segments, _PLACES))  # places whose gradients of the gates are there at a time
@@ -164,11 +152,11 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
     grad_bias = grad_bias_hh.clone()
     if kind == "gru":
         grad_bias[:, 2 * width :] = grad_new
-    grad_table = _cut(shape, grad_table.view(problem.heads, problem.num_sources, problem.directions, -1))
-    grad_hh = _cut(shape, grad_hh.transpose(1, 2)[:, : shape.hidden]).transpose(1, 2)
+    grad_table = cut_gates(shape, grad_table.view(problem.heads, problem.num_sources, problem.directions, -1))
+    grad_hh = cut_gates(shape, grad_hh.transpose(1, 2)[:, : shape.hidden]).transpose(1, 2)
     return Gradients(
         grad_table.to(inputs.projected.dtype),
         of_scale.gather(2, at_place).sum(dim=1),
         grad_hh.reshape_as(inputs.weight_hh).contiguous(),
-        *(_cut(shape, value).reshape_as(inputs.bias_hh).contiguous() for value in (grad_bias, grad_bias_hh)),
+        *(cut_gates(shape, value).reshape_as(inputs.bias_hh).contiguous() for value in (grad_bias, grad_bias_hh)),
     )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from llvmlite import ir
 from numba import njit
-from numba.core import cgutils, types
+from numba.core import types
 from numba.extending import overload
 
 from torch_goat.ops.ragged_rnn.cpu.layout import load_units, no_units, ones, split, store
@@ -45,30 +45,20 @@ class Step(NamedTuple):
 @operation(lambda cell, number: cell.units)
 def spread(code, cell, number):
     """A number in all lanes."""
-    vector = cell.type.units
-    one = code.builder.insert_element(vector.constant(0.0), number.value, code.context.get_constant(types.int32, 0))
-    return code.shuffle(one, [0] * vector.lanes)
+    return code.fill(cell.type.units, number.value)
 
 
 @operation(lambda cell, units: cell.units.element)
 def total(code, cell, units):
     """The sum over the lanes."""
-    value, lanes = units.value, cell.type.units.lanes
-    while lanes > 1:
-        lanes //= 2
-        value = code.builder.fadd(code.shuffle(value, range(lanes)), code.shuffle(value, range(lanes, 2 * lanes)))
-    return code.builder.extract_element(value, code.context.get_constant(types.int32, 0))
+    return code.total(units.value)
 
 
 @operation(lambda array, row, block: types.none)
 def prefetch_units(code, array, row, block):
-    """Prefetches a vector of units: the processor does not look ahead to rows at random."""
-    pointer, integer = ir.IntType(8).as_pointer(), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [pointer, integer, integer, integer])
-    function = cgutils.get_or_insert_function(code.builder.module, kind, "llvm.prefetch.p0")
-    read, keep, data = (ir.Constant(integer, flag) for flag in (0, 3, 1))
+    """Prefetches a vector of units."""
     column = code.builder.mul(block.value, ir.Constant(block.value.type, 16))
-    code.builder.call(function, [code.address(array, row.value, column), read, keep, data])
+    code.prefetch(code.address(array, row.value, column))
 
 
 @njit(forceinline=True)
