@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from runs import run_all
 from torch_geometric.data import Data
-from torch_geometric.utils import to_undirected
 
 from torch_goat.data.datasets import DATASETS, load
 from torch_goat.data.datasets.raw import data_folder
@@ -32,7 +31,6 @@ from torch_goat.experiments.search import own_starting_point
 
 MODELS = ("goat", "gat", "gcn")
 REPEATS = 3
-PLAIN = "Heterophilous/{0}/raw/{0}.npz"  # arrays that are no datasets of the library
 OLD: dict[str, Any] = {"residual": True, "dropout": 0.3}, {"epochs": 500, "patience": 100}
 # Options of the model and of training by setting; None for the present defaults. "weigh" weighs unbalanced classes.
 SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]] | None] = {
@@ -47,39 +45,26 @@ SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]] | None] = {
 
 class Graph(NamedTuple):
     name: str
-    split: str = ""  # of a dataset of the library; "" for plain arrays
-    metric: str = "accuracy"  # of the test nodes, which judges
+    split: str
+
+    @property
+    def metric(self) -> str:
+        """The metric of the test nodes, which judges."""
+        return DATASETS[self.name].metric
 
 
 GRAPHS = [
     Graph("cora", "per-class"), Graph("citeseer", "per-class"), Graph("photo", "paper"),
     Graph("cornell", "geom-gcn"), Graph("texas", "geom-gcn"), Graph("wisconsin", "geom-gcn"),
     Graph("disease-lp", "paper"), Graph("lastfm-asia", "paper"), Graph("top2", "paper"),
-    Graph("chameleon_filtered"), Graph("squirrel_filtered"),
-    Graph("minesweeper", metric="roc_auc"), Graph("tolokers", metric="roc_auc"),
+    Graph("chameleon-filtered", "platonov"), Graph("squirrel-filtered", "platonov"),
+    Graph("minesweeper", "platonov"), Graph("tolokers", "platonov"),
 ]  # fmt: skip
-
-
-def available(graph: Graph, folder: Path | None) -> bool:
-    if graph.split:
-        return DATASETS[graph.name].available(folder)
-    return folder is not None and (folder / PLAIN.format(graph.name)).is_file()
 
 
 def read(graph: Graph, index: int, folder: Path | None) -> Data:
     """A graph with the masks of a split."""
-    if graph.split:
-        data = load(graph.name, split=graph.split, index=index, data_dir=folder)
-    else:
-        assert folder is not None
-        with np.load(folder / PLAIN.format(graph.name), allow_pickle=False) as arrays:
-            data = Data(
-                x=torch.from_numpy(arrays["node_features"]).float(),
-                y=torch.from_numpy(arrays["node_labels"]).long(),
-                edge_index=to_undirected(torch.from_numpy(arrays["edges"]).long().t().contiguous()),
-            )
-            for part in ("train", "val", "test"):
-                data[f"{part}_mask"] = torch.from_numpy(arrays[f"{part}_masks"][index]).bool()
+    data = load(graph.name, split=graph.split, index=index, data_dir=folder)
     if graph.split not in ("per-class", "geom-gcn"):  # word counts, whose rows are normalised
         numbers = ((data.x != 0) & (data.x != 1)).any(dim=0)
         train = data.x[data.train_mask][:, numbers]
@@ -93,7 +78,7 @@ def plan(
 ) -> Iterator[tuple[Graph, str, PlannedRun]]:
     """All runs: graph by graph, so that a benchmark that is stopped has whole rows."""
     for graph in graphs:
-        splits = DATASETS[graph.name].splits[graph.split] if graph.split else 10
+        splits = DATASETS[graph.name].splits[graph.split]
         for repeat in range(REPEATS):
             index = repeat if splits >= REPEATS else 0
             arrays = out / "graphs" / f"{graph.name}-{index}"
@@ -178,7 +163,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder, settings = data_folder(arguments.data_dir), arguments.settings.split(",")
     names = arguments.graphs.split(",") if arguments.graphs else [graph.name for graph in GRAPHS]
-    graphs = [graph for graph in GRAPHS if graph.name in names and available(graph, folder)]
+    graphs = [graph for graph in GRAPHS if graph.name in names and DATASETS[graph.name].available(folder)]
     runs = list(plan(arguments.out, graphs, settings, folder))
     try:
         run_all([run for _, _, run in runs], seconds=arguments.seconds, jobs=arguments.jobs, device=arguments.device)

@@ -89,5 +89,5 @@ def test_names_that_are_written_down_without_their_packages_are_right() -> None:
     assert kinds.BACKENDS == BACKENDS
     assert kinds.KINDS.keys() == layers.BUILD.keys()
     for dataset, kind in (("cora", "Planetoid"), ("photo", "Amazon"), ("cs", "Coauthor"), ("cornell", "WebKB"),
-                          ("lastfm-asia", "LastFMAsia")):  # fmt: skip
+                          ("lastfm-asia", "LastFMAsia"), ("tolokers", "HeterophilousGraphDataset")):  # fmt: skip
         assert all(file.url.startswith(getattr(pyg, kind).url) for file in DATASETS[dataset].raw)

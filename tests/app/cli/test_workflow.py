@@ -6,36 +6,25 @@ import shlex
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Data
-from torch_geometric.utils import subgraph, to_undirected
 
 from tests.app.conftest import Goat
-from torch_goat.data.datasets import DATASETS
+from torch_goat.data.datasets import DATASETS, load
 from torch_goat.data.tables.folder import write_tables
 from torch_goat.experiments.own_graph import MODELS
 
 VILLAGE = Path(__file__).parents[3] / "examples" / "village"
 DATA = os.environ.get("TORCH_GOAT_DATA", "")
-FEW = 1500  # nodes of a large graph that are kept
+FEW = 1500  # nodes of a part of a large graph
 
 
-def heterophilous(name: str, folder: Path) -> list[str]:
-    """Tables of a graph with its first split; of a large one, a part."""
-    place = Path(DATA) / f"Heterophilous/{name}/raw/{name}.npz"
-    if not DATA or not place.is_file():
+def heterophilous(name: str, folder: Path, most: int | None = None) -> list[str]:
+    """Tables of a graph, or of its first nodes, with its first split."""
+    if not DATA or not DATASETS[name].available(DATA):
         pytest.skip(f"TORCH_GOAT_DATA has no {name}")
-    with np.load(place, allow_pickle=False) as arrays:
-        x, y, edges = (torch.from_numpy(arrays[key]) for key in ("node_features", "node_labels", "edges"))
-        masks = {part: torch.from_numpy(arrays[f"{part}_masks"][0]).bool() for part in ("train", "val", "test")}
-    kept = torch.arange(min(FEW, len(y)))
-    edge_index, _ = subgraph(kept, to_undirected(edges.long().t().contiguous()), num_nodes=len(y))
-    data = Data(x=x.float()[kept], y=y.long()[kept], edge_index=edge_index)
-    for part, mask in masks.items():
-        data[f"{part}_mask"] = mask[kept]
-    write_tables(data, folder)
+    data = load(name, data_dir=DATA)
+    write_tables(data.subgraph(torch.arange(data.num_nodes)[:most]), folder)
     return [str(folder)]
 
 
@@ -43,9 +32,10 @@ def heterophilous(name: str, folder: Path) -> list[str]:
     "graph",
     [
         "village",
-        "tolokers",
+        "part of tolokers",
+        pytest.param("tolokers", marks=pytest.mark.slow),
         pytest.param("cora", marks=pytest.mark.slow),
-        pytest.param("chameleon_filtered", marks=pytest.mark.slow),
+        pytest.param("chameleon-filtered", marks=pytest.mark.slow),
     ],
 )
 def test_the_whole_workflow_with_the_printed_commands(goat: Goat, graph: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +49,7 @@ def test_the_whole_workflow_with_the_printed_commands(goat: Goat, graph: str, mo
         goat("datasets", "export", "cora", "tables")
         named = ["tables"]
     else:
-        named = heterophilous(graph, Path("tables"))
+        named = heterophilous(graph.split()[-1], Path("tables"), FEW if graph.startswith("part") else None)
     budget = ["--set", "epochs=3", "--repeats", "1", "--minutes", "0", "--device", "cpu", "--out", "all"]
     ended = goat("train", *named, *budget)
     assert f"Plan: {len(MODELS)} runs of {len(MODELS)} models" in ended.out

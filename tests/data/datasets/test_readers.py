@@ -10,7 +10,9 @@ from tests.data.datasets import tiny
 from torch_goat.data.datasets import readers
 from torch_goat.data.datasets.cache import Graph
 from torch_goat.data.datasets.readers import Reader
+from torch_goat.data.datasets.splits import given
 
+EYE = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
 ARXIV = [[0.5, -1], [2, 3], [4, 5], [-0.25, 0]]  # the features
 
 
@@ -30,6 +32,13 @@ def test_planetoid(tmp_path: Path) -> None:
     check_edges(graph, (0, 1), (0, 2), (3, 529))
     assert parts(graph) == [[*range(10)], [*range(10, 510)], [*range(518, 530)]]
     assert not (tmp_path / "Planetoid/Cora/processed").exists()
+
+
+def test_splits_of_a_heterophilous_graph(tmp_path: Path) -> None:
+    tiny.write_heterophilous(tmp_path)
+    graph = readers.heterophilous("minesweeper")(tmp_path)
+    for index, expected in ((0, [0, 2, 1]), (1, [1, 0, 2]), (9, [0, 2, 1])):
+        assert [part.tolist() for part in given(graph, index, [])] == [[node] for node in expected]
 
 
 def test_arxiv_structure(tmp_path: Path) -> None:
@@ -54,6 +63,7 @@ def test_arxiv_structure(tmp_path: Path) -> None:
     ("write", "read", "x", "y", "pairs"),
     [
         (tiny.write_lastfm, readers.pyg("LastFMAsia", symmetric=True), [[0.5, 1], [2, 3]], [1, 0], [(0, 1)]),
+        (tiny.write_heterophilous, readers.heterophilous("minesweeper"), EYE, [0, 1, 1], [(0, 1), (1, 2)]),
         (tiny.write_arxiv, readers.ogbn_arxiv, ARXIV, [2, 0, 1, 2], [(0, 1), (3, 2)]),
         (tiny.write_disease, readers.disease("disease_lp"), [[0, 2], [1, 3], [0, 0]], [1, 1, 0], [(0, 1), (1, 2)]),
         (tiny.write_linqs, readers.cora_content, [[1, 0, 1], [0, 0, 1], [1, 1, 1]], [1, 0, 1], [(0, 2), (1, 2)]),

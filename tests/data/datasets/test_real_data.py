@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch_geometric.datasets import Amazon, Planetoid, WebKB
+from torch_geometric.datasets import Amazon, HeterophilousGraphDataset, Planetoid, WebKB
 from torch_geometric.utils import to_undirected
 
 from tests.data.datasets.test_registry import PUBLISHED
@@ -32,13 +32,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyP
 def test_counts_and_split_sizes(name: str, split: str) -> None:
     if not DATASETS[name].available():
         pytest.skip(f"{name} is not in the data folder")
-    data = load(name, split=split, index=DATASETS[name].splits[split] - 1)
+    protocol = DATASETS[name].protocols[split]
+    data = load(name, split=split, index=protocol.count - 1)
     nodes, _, columns, features, classes, sizes = PUBLISHED[name]
     assert (data.num_nodes, data.num_edges, data.num_features, data.num_classes) == (nodes, columns, features, classes)
     assert data.y.shape == (data.num_nodes,)
     assert torch.equal(data.y.unique(), torch.arange(data.num_classes))
     parts = [data.train_mask, data.val_mask, data.test_mask]
-    assert tuple(int(part.sum()) for part in parts) == sizes[split]
+    assert tuple(int(part.sum()) for part in parts) == (protocol.others[-1] if protocol.others else sizes[split])
     assert not bool((parts[0] & parts[1] | parts[0] & parts[2] | parts[1] & parts[2]).any())
     assert data.is_undirected() == (name not in ("cornell", "texas", "wisconsin"))
 
@@ -55,6 +56,24 @@ def test_is_what_the_class_of_pyg_gives(name: str, kind: type, theirs: str, fold
     if name == "texas":
         third = load(name, index=3)
         assert torch.equal(third.val_mask, expected.val_mask[:, 3])
+
+
+@pytest.mark.parametrize("name", ["minesweeper", "tolokers"])
+def test_is_what_pyg_gives_of_a_heterophilous_graph(name: str, folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(folder / "Heterophilous" / name / "raw", tmp_path / name / "raw")
+    expected, data = HeterophilousGraphDataset(str(tmp_path), name)[0], load(name, index=3)
+    for key in ("x", "y", "edge_index"):
+        assert torch.equal(data[key], expected[key])
+    for key in ("train_mask", "val_mask", "test_mask"):
+        assert torch.equal(data[key], expected[key][:, 3])
+
+
+def test_the_splits_of_the_filtered_graphs_have_the_registered_sizes() -> None:
+    for name in ("squirrel-filtered", "chameleon-filtered"):
+        for index in range(10):  # loading fails for other sizes
+            assert (
+                int(load(name, index=index).val_mask.sum()) == DATASETS[name].protocols["platonov"].sizes_of(index)[1]
+            )
 
 
 def test_the_papers_split_of_cora() -> None:

@@ -36,6 +36,10 @@ PUBLISHED = {
     "cornell": (183, 298, 298, 1703, 5, dict.fromkeys(("geom-gcn", "paper"), (87, 59, 37))),
     "texas": (183, 325, 325, 1703, 5, dict.fromkeys(("geom-gcn", "paper"), (87, 59, 37))),
     "wisconsin": (251, 515, 515, 1703, 5, dict.fromkeys(("geom-gcn", "paper"), (120, 80, 51))),
+    "minesweeper": (10000, 39402, 78804, 7, 2, {"platonov": (5000, 2500, 2500)}),
+    "tolokers": (11758, 519000, 1038000, 10, 2, {"platonov": (5879, 2939, 2940)}),
+    "squirrel-filtered": (2223, 46998, 93996, 2089, 5, {"platonov": (1053, 718, 452)}),
+    "chameleon-filtered": (890, 8854, 17708, 2325, 5, {"platonov": (409, 287, 194)}),
     "ogbn-arxiv": (169343, 1166243, 2315598, 128, 40, dict.fromkeys(("public", "paper"), (90941, 29799, 48603))),
     "arxiv-structure": (169343, 1166243, 2315598, 4, 40, dict.fromkeys(("public", "paper"), (90941, 29799, 48603))),
     "disease-nc": (1044, 1043, 2 * 1043, 1000, 2, {"paper": (312, 105, 627)}),
@@ -59,12 +63,18 @@ def test_the_split_of_the_study_is_the_first_of_ten(name: str) -> None:
     assert (tuned.draw, tuned.count, ten.draw, ten.count) == (per_class, 1, per_class, 10)
 
 
+def test_the_area_under_the_curve_judges_the_two_unbalanced_graphs() -> None:
+    assert {name for name, one in DATASETS.items() if one.metric == "roc_auc"} == {"minesweeper", "tolokers"}
+    assert (DATASETS["squirrel-filtered"].metric, DATASETS["betweenness-100"].metric) == ("accuracy", "mse")
+
+
 @pytest.mark.parametrize("name", DATASETS)
 def test_an_entry_is_consistent(name: str) -> None:
     dataset = DATASETS[name]
     assert dataset.name == name
     for split in dataset.protocols.values():
-        assert sum(split.sizes) <= dataset.nodes
+        assert all(sum(split.sizes_of(index)) <= dataset.nodes for index in range(split.count))
+        assert len(split.others) in (0, split.count - 1)
     assert dataset.default_split in dataset.splits
     assert dataset.task == ("regression" if name.startswith(("betweenness", "effective")) else "classification")
     for file in dataset.raw if isinstance(dataset, Real) else ():

@@ -75,6 +75,7 @@ def _show(known: Dataset, data_dir: DataDir) -> None:
     out = console()
     facts = {
         "task": known.task,
+        "metric": known.metric,
         "nodes": f"{known.nodes}",
         "edges": f"{known.edges}" + (f" ({known.edge_columns} columns of edge_index)" if known.edge_columns else ""),
         "features": f"{known.features}",

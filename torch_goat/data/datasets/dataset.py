@@ -41,11 +41,17 @@ class Dataset(ABC):
     note: str = ""  # what a user should know
     elsewhere: Mapping[str, str] = field(default_factory=dict)  # protocols of another dataset, with its name
     raw: tuple[RawFile, ...] = ()  # the files that it is read from; none for generated data
+    judged_by: str = ""  # the metric that decides which model is better; "" for accuracy or MSE
 
     @property
     def task(self) -> Literal["classification", "regression"]:
         """What is predicted for a node: a class or a real number."""
         return "classification" if self.classes else "regression"
+
+    @property
+    def metric(self) -> str:
+        """The metric that decides which model is better."""
+        return self.judged_by or ("accuracy" if self.classes else "mse")
 
     @property
     def default_split(self) -> str:
@@ -123,10 +129,11 @@ class Real(Dataset):
         graph = self._graph(folder)
         parts = protocol.draw(graph, index, files)
         nodes = torch.cat(parts).unique()
-        distinct = len(nodes) == sum(protocol.sizes) and int(nodes[0]) >= 0 and int(nodes[-1]) < self.nodes
-        if not distinct or tuple(map(len, parts)) != protocol.sizes:
+        sizes = protocol.sizes_of(index)
+        distinct = len(nodes) == sum(sizes) and int(nodes[0]) >= 0 and int(nodes[-1]) < self.nodes
+        if not distinct or tuple(map(len, parts)) != sizes:
             raise DataError(
-                f"the split {split!r} of {self.name} does not consist of {protocol.sizes} distinct nodes; "
+                f"the split {split!r} of {self.name} does not consist of {sizes} distinct nodes; "
                 f"replace {_listed(files or obtain(self.name, self.raw, folder))}."
             )
         if protocol.row_normalized and normalized:

@@ -59,6 +59,21 @@ def _parser(kind: str) -> Any:
     return Parsed
 
 
+def heterophilous(name: str) -> Reader:
+    """Reads a graph of Platonov et al. as PyG's ``HeterophilousGraphDataset`` does, which refuses filtered ones."""
+
+    def read(root: Path) -> Graph:
+        with np.load(root / f"Heterophilous/{name}/raw/{name}.npz", allow_pickle=False) as arrays:
+            graph = {
+                key: torch.from_numpy(arrays[f"node_{file}"]) for key, file in (("x", "features"), ("y", "labels"))
+            }
+            graph["edge_index"] = _both_ways(torch.from_numpy(arrays["edges"]), len(graph["y"]))
+            masks = {f"{part}_mask": torch.from_numpy(arrays[f"{part}_masks"]) for part in ("train", "val", "test")}
+        return graph | {key: mask.t().contiguous() for key, mask in masks.items()}  # [N, splits]
+
+    return read
+
+
 def ogbn_arxiv(root: Path) -> Graph:
     """ogbn-arxiv from the raw files of the Open Graph Benchmark, with an edge in both directions per citation."""
     graph, _ = _arxiv(root)

@@ -24,6 +24,7 @@ OGB = "https://snap.stanford.edu/ogb/data/nodeproppred/arxiv.zip"
 PYGCN = "https://github.com/tkipf/pygcn/raw/master/data/cora"
 TUNED_GNN = "https://github.com/LUOyk1999/tunedGNN/raw/main/medium_graph/data"
 # As in PyG's dataset classes, which are not imported here; a test compares them.
+HETEROPHILOUS = "https://github.com/yandex-research/heterophilous-graphs/raw/main/data"
 LASTFM = "https://graphmining.ai/datasets/ptg/lastfm_asia.npz"
 NPZ = "https://github.com/shchur/gnn-benchmark/raw/master/data/npz/"
 PLANETOID = "https://github.com/kimiyoung/planetoid/raw/master/data"
@@ -35,6 +36,16 @@ NPZ_FILES = {  # the graph, and its split by TUNED_GNN
     "Physics": ("ms_academic_phy", "coauthor-physics_split"),
 }
 Counts = tuple[int, int, int, int]  # of nodes, edges, features and classes
+
+# The sizes of each split, which differ because duplicates were removed from splits of the larger graphs.
+SQUIRREL = (
+    (1053, 718, 452), (1080, 700, 443), (1047, 726, 450), (1060, 713, 450), (1055, 719, 449),
+    (1077, 691, 455), (1085, 692, 446), (1051, 739, 433), (1049, 691, 483), (1074, 733, 416),
+)  # fmt: skip
+CHAMELEON = (
+    (409, 287, 194), (427, 302, 161), (422, 290, 178), (412, 294, 184), (440, 268, 182),
+    (434, 292, 164), (418, 284, 188), (421, 310, 159), (431, 287, 172), (426, 278, 186),
+)  # fmt: skip
 
 # The raw files of Planetoid are pickles, so that only the published files may be opened.
 PLANETOID_SHA256 = {
@@ -166,6 +177,16 @@ def _webkb(name: str, nodes: int, edges: int, sizes: Sizes) -> Dataset:
     return Real(name, nodes, edges, 1703, 5, protocols=protocols, note=note, raw=tuple(files), read=read)
 
 
+def _platonov(file: str, counts: Counts, sizes: tuple[Sizes, ...], judged_by: str = "") -> Dataset:
+    nodes, edges, features, classes = counts
+    raw = RawFile(f"Heterophilous/{file}/raw/{file}.npz", f"{HETEROPHILOUS}/{file}.npz", "the graph and its ten splits")
+    protocols = {"platonov": Split(sizes[0], count=10, draw=splits.given, others=sizes[1:])}
+    more: dict[str, Any] = {"protocols": protocols, "raw": (raw,), "read": readers.heterophilous(file)}
+    more |= {"note": "The sizes of the splits differ; they are those of the first." if sizes[1:] else ""}
+    name = file.replace("_", "-")
+    return Real(name, nodes, edges, features, classes, edge_columns=2 * edges, judged_by=judged_by, **more)
+
+
 def _disease(name: str, nodes: int, features: int, split: Split, note: str = "") -> Dataset:
     path, url, edges = f"Disease/{name}/{name}", f"{HGCN}/{name}/{name}", nodes - 1
     raw = (
@@ -229,6 +250,10 @@ _ALL: list[Dataset] = [
     _webkb("cornell", 183, 298, (87, 59, 37)),
     _webkb("texas", 183, 325, (87, 59, 37)),
     _webkb("wisconsin", 251, 515, (120, 80, 51)),
+    _platonov("minesweeper", (10000, 39402, 7, 2), ((5000, 2500, 2500),), "roc_auc"),
+    _platonov("tolokers", (11758, 519000, 10, 2), ((5879, 2939, 2940),), "roc_auc"),
+    _platonov("squirrel_filtered", (2223, 46998, 2089, 5), SQUIRREL),
+    _platonov("chameleon_filtered", (890, 8854, 2325, 5), CHAMELEON),
     _arxiv(
         "ogbn-arxiv",
         128,

@@ -33,11 +33,16 @@ Draw = Callable[[Graph, int, list[Path]], Parts]
 class Split:
     """A split protocol of a dataset."""
 
-    sizes: Sizes  # of the training, validation and test set
+    sizes: Sizes  # of the training, validation and test set; with several splits, of the first
     count: int = 1  # of splits, or of generated graphs with their splits
     draw: Draw | None = None  # None for generated graphs, which come with their split
     files: tuple[RawFile, ...] = ()  # raw files that only this protocol needs
     row_normalized: bool = False  # whether the features of each node are divided by their sum
+    others: tuple[Sizes, ...] = ()  # the sizes of the second split, the third, ..., if they differ
+
+    def sizes_of(self, index: int) -> Sizes:
+        """The sizes of the split of an index."""
+        return (self.sizes, *self.others)[index] if self.others else self.sizes
 
 
 def masks(parts: Parts, num_nodes: int) -> dict[str, Tensor]:
