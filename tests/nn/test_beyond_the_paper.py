@@ -114,7 +114,8 @@ def test_the_papers_layer_has_none_of_them(option: str) -> None:
         GOATConv.paper(5, 4, **{option: True})
 
 
-@pytest.mark.parametrize("option", sorted(KINDS["goat"].reads - KINDS["goat-paper"].reads))
+# A network keeps a node's own state separate, not a layer.
+@pytest.mark.parametrize("option", sorted(KINDS["goat"].reads - KINDS["goat-paper"].reads - {"separate_self"}))
 def test_networks_have_the_defaults_of_the_layer(option: str) -> None:
     default = inspect.signature(GOATConv).parameters[option].default
     if option == "rnn_init":  # not given, so that a factory's own weights stay

@@ -43,11 +43,12 @@ def blocks(edge_index: Tensor, max_edges: int = 50) -> Blocks:
     return Blocks(CSC.of(Data(edge_index=edge_index, num_nodes=NODES)), max_edges)
 
 
-@pytest.mark.parametrize("name", [*MODELS, "random", "top", "scaled", "wide"])
+@pytest.mark.parametrize("name", [*MODELS, "random", "top", "scaled", "wide", "separate"])
 def test_equals_the_whole_graph(name: str) -> None:
     options: dict[str, Any] = {
         "random": {"name": "goat", "heads": 2, "max_neighbors": 3, "last": "gcn"},
         "top": {"name": "goat", "heads": 2, "max_neighbors": 3, "neighbor_selection": "top", "last": "goat"},
+        "separate": {"name": "goat", "heads": 2, "separate_self": True, "num_layers": 3},
         "scaled": {"name": "goat", "input_gain": 3.0},
         "wide": {"name": "sage-mean", "input_channels": 5, "norm": "batch", "residual": True, "last_channels": 4},
     }.get(name, {"name": name, "num_layers": 3})

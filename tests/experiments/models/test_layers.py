@@ -69,6 +69,42 @@ def test_baselines_are_pygs_layers(name: str, training: bool) -> None:
     torch.testing.assert_close(out, expected, **exact)
 
 
+@pytest.mark.parametrize("edge_dim", [0, EDGE_DIM])
+@pytest.mark.parametrize("pooling", ["cat", "sum"])
+def test_gat_with_the_nodes_own_state_next_to_its_neighbours(pooling: str, edge_dim: int) -> None:
+    model = network("gat", edge_dim, hidden_channels=WIDTH, heads=HEADS, head_pooling=pooling, separate_self=True)
+    x, edge_index = graph()
+    edge_attr = (torch.randn(edge_index.size(1), edge_dim),) if edge_dim else ()
+    out, states = model.eval()(x, edge_index, *edge_attr), x
+    for number, (layer, join) in enumerate(zip(model.layers, model.joins, strict=True)):
+        conv = layer.conv if isinstance(layer, SumOfHeads) else layer
+        read = []
+        for node in range(N):  # one softmax over the sources of each node's edges, by hand
+            into = (edge_index[1] == node).nonzero().view(-1)
+            projected = conv.lin(states).view(N, conv.heads, -1)
+            source = (projected[edge_index[0, into]] * conv.att_src).sum(-1)
+            score = source + (projected[node] * conv.att_dst).sum(-1)  # [edges, heads]
+            if edge_dim:
+                read_edges = conv.lin_edge(edge_attr[0][into]).view(len(into), conv.heads, conv.out_channels)
+                score = score + (read_edges * conv.att_edge).sum(-1)
+            weight = F.leaky_relu(score, 0.2).softmax(dim=0).unsqueeze(-1)
+            mean = (weight * projected[edge_index[0, into]]).sum(dim=0)  # [heads, width]; zeros without edges
+            read.append((mean.sum(dim=0) if pooling == "sum" and not number else mean.flatten()) + layer.bias)
+        states = torch.cat([states, torch.stack(read)], dim=1) @ join.weight.t() + join.bias
+        states = states if number else F.elu(states)
+    torch.testing.assert_close(out, states)
+
+
+def test_goat_with_the_nodes_own_state_next_to_its_neighbours() -> None:
+    model = network("goat", hidden_channels=WIDTH, heads=2, last="gcn", separate_self=True).eval()
+    x, edge_index = graph()
+    conv = GOATConv(IN, WIDTH, heads=2, add_self_loops=False, backend="torch").eval()
+    conv.load_state_dict(model.layers[0].state_dict())
+    join = model.joins[0]
+    states = F.elu(F.linear(torch.cat([x, conv(x, edge_index)], dim=1), join.weight, join.bias))
+    torch.testing.assert_close(model(x, edge_index), model.layers[1](states, edge_index))  # gcn has no self to separate
+
+
 def test_the_residual_is_pygs() -> None:
     model = network("gat", num_layers=1, residual=True)
     theirs = GATConv(IN, OUT, residual=True)

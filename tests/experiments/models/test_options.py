@@ -116,6 +116,7 @@ OTHER = {  # for every option of a layer or between layers, a value that is not 
     "max_neighbors": 1,
     "neighbor_selection": "top",
     "add_self_loops": False,
+    "separate_self": True,
     "mean_residual": False,
     "scaling": "size",
     "state_norm": True,

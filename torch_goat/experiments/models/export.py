@@ -17,7 +17,7 @@ def export_program(network: Network) -> ExportedProgram:
             the backend ``"reference"`` (a loop over the nodes), a selection of neighbours (``max_neighbors``), a given
             order and GOAT layers without self loops cannot be exported, since their shapes depend on the data.
     """
-    for key in ("max_neighbors", "given_order", "add_self_loops"):
+    for key in ("max_neighbors", "given_order", "add_self_loops", "separate_self"):
         if (value := getattr(network.options, key)) != getattr(ModelOptions, key):
             raise ValueError(f"a network with {key}={value} cannot be exported; leave {key} at its default.")
     if set(network.options.kinds) & {"sage-lstm", "janossy"} or network.options.backend == "reference":

@@ -22,15 +22,12 @@ class Kind(NamedTuple):
 _RNN = frozenset({"rnn", "backend"})
 _ATTENTION = frozenset({"heads", "head_pooling", "attention_dropout"})
 _PAPER = _RNN | _ATTENTION | {"attention", "bidirectional", "max_neighbors", "neighbor_selection"}
-_GOAT = _PAPER | {
-    "add_self_loops",
-    "mean_residual",
-    "scaling",
-    "state_norm",
-    "state_dropout",
-    "rnn_init",
-    "order_noise",
-}
+_SEPARABLE = _ATTENTION | {"separate_self"}
+_GOAT = (
+    _PAPER
+    | _SEPARABLE
+    | {"add_self_loops", "mean_residual", "scaling", "state_norm", "state_dropout", "rnn_init", "order_noise"}
+)
 _JANOSSY = _RNN | {"permutation_lengths", "permutations"}
 _PNA = frozenset({"aggregators", "scalers"})
 _GIN = frozenset({"activation", "norm"})
@@ -45,8 +42,8 @@ KINDS: dict[str, Kind] = {
     "sage-max": Kind("GraphSAGE with the maximum over neighbours"),
     "sage-lstm": Kind("GraphSAGE with an LSTM that reads all neighbours in a random order", _RNN, whole="n_id"),
     "gin": Kind("graph isomorphism network: an MLP on the sum over neighbours", _GIN),
-    "gat": Kind("graph attention", _ATTENTION, edges=True),
-    "gatv2": Kind("graph attention with dynamic scores", _ATTENTION, edges=True),
+    "gat": Kind("graph attention", _SEPARABLE, edges=True),
+    "gatv2": Kind("graph attention with dynamic scores", _SEPARABLE, edges=True),
     "pna": Kind("principal neighbourhood aggregation: several aggregators, scaled by degree", _PNA),
     "janossy": Kind("Janossy pooling: the mean of RNNs over sampled orders of some neighbours", _JANOSSY, whole="n_id"),
     "goat": Kind("graph ordering attention", _GOAT, True, "n_id", goat=True, last="gat"),

@@ -89,16 +89,17 @@ class _Closed(pyg.MessagePassing):
     """An attention layer of PyG that takes edges with self loops from a cache.
 
     PyG adds them in every call, and waits for the device to count them. With edge features it still does, since those
-    of a self loop are computed from its neighbours'.
+    of a self loop are computed from its neighbours'. Without ``closed`` there are none.
     """
 
     checks: bool | None = None  # as in GOATConv
 
-    def __init__(self, *widths: int, edge_dim: int | None, **options: Any) -> None:
-        super().__init__(*widths, edge_dim=edge_dim, add_self_loops=edge_dim is not None, **options)
+    def __init__(self, *widths: int, edge_dim: int | None, closed: bool = True, **options: Any) -> None:
+        super().__init__(*widths, edge_dim=edge_dim, add_self_loops=closed and edge_dim is not None, **options)
+        self._cached = closed and edge_dim is None
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_attr: Tensor | None = None) -> Tensor:
-        edge_index = edge_index if self.add_self_loops else _closed(edge_index, x.size(0), self.checks)
+        edge_index = _closed(edge_index, x.size(0), self.checks) if self._cached else edge_index
         return super().forward(x, edge_index, edge_attr)
 
 
@@ -178,10 +179,16 @@ def _gin(place: Place, *, activation: str, norm: str) -> Module:
 
 
 def _attention(
-    conv: Callable[..., pyg.MessagePassing], place: Place, *, heads: int, head_pooling: str, attention_dropout: float
+    conv: Callable[..., pyg.MessagePassing],
+    place: Place,
+    *,
+    heads: int,
+    head_pooling: str,
+    attention_dropout: float,
+    separate_self: bool,
 ) -> Module:
     widths = place.in_channels, place.out_channels, heads
-    build = partial(conv, *widths, dropout=attention_dropout, edge_dim=place.edge_dim)
+    build = partial(conv, *widths, dropout=attention_dropout, edge_dim=place.edge_dim, closed=not separate_self)
     return SumOfHeads(build(concat=False, bias=False)) if head_pooling == "sum" else build(concat=head_pooling == "cat")
 
 
@@ -194,8 +201,16 @@ def _pna(place: Place, *, aggregators: tuple[str, ...], scalers: tuple[str, ...]
 
 
 def _goat(
-    conv: Callable[..., GOATConv], place: Place, *, max_neighbors: int, attention_dropout: float, **options: Any
+    conv: Callable[..., GOATConv],
+    place: Place,
+    *,
+    max_neighbors: int,
+    attention_dropout: float,
+    separate_self: bool = False,
+    **options: Any,
 ) -> Module:
+    if separate_self:
+        options["add_self_loops"] = False
     options |= {"max_neighbors": max_neighbors or None, "dropout": attention_dropout, "edge_dim": place.edge_dim}
     return conv(place.in_channels, place.out_channels, **options)
 

@@ -2,8 +2,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 import torch.nn.functional as F
-from torch import Tensor
-from torch.nn import Module, ModuleList, ReLU, Sequential
+from torch import Tensor, cat
+from torch.nn import Identity, Module, ModuleList, ReLU, Sequential
 from torch_geometric.data import Data
 from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import reset
@@ -50,7 +50,7 @@ class Network(Module):
             raise ValueError(f"no layer of this network ({chain}) reads edge features; leave them out.")
         self.options, self.in_channels, self.out_channels, self.edge_dim = options, in_channels, out_channels, edge_dim
         self.encoder = Linear(in_channels, options.input_channels) if options.input_channels else None
-        self.layers, self.residuals, self.norms = ModuleList(), ModuleList(), ModuleList()
+        self.layers, self.joins, self.residuals, self.norms = (ModuleList() for _ in range(4))
         width = options.input_channels or in_channels
         for number, kind in enumerate(options.kinds):
             before, last = width, number == len(options.kinds) - 1
@@ -61,6 +61,9 @@ class Network(Module):
                 values |= {"heads": options.last_heads, "head_pooling": "cat"}
             self.layers.append(BUILD[kind](place, **values))
             width = place.out_channels * (values.get("heads", 1) if values.get("head_pooling") == "cat" else 1)
+            if options.separate_self:
+                apart = "separate_self" in values
+                self.joins.append(Linear(before + width, width) if apart else Identity())
             if options.residual:
                 self.residuals.append(Linear(before, width, bias=False, weight_initializer="glorot"))
             if options.linear_output or not last:
@@ -173,7 +176,7 @@ class Network(Module):
         ordering: Ordering | None = None,
         return_ordering: bool = False,
     ) -> tuple[Tensor, Ordering | None]:
-        """Runs a layer with the dropout before it and the residual, normalisation and activation after it.
+        """Runs a layer with the dropout before it and the node's own state, normalisation and activation after it.
 
         ``targets`` is how many nodes to compute, the first ones; all of them if ``None``. Returns the states after the
         layer, and the ordering of a GOAT layer if requested.
@@ -191,6 +194,8 @@ class Network(Module):
                 out, used = out
         else:
             out = layer(x, edge_index, *edges, **whole)[:targets]
+        if self.joins and "separate_self" in kind.reads:
+            out = self.joins[number](cat([own, out], dim=-1))
         if self.residuals:
             out = out + self.residuals[number](own)
         if number < len(self.norms):

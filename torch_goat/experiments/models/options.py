@@ -60,6 +60,9 @@ class ModelOptions:
     #: Whether a node is in its own neighbourhood (goat). If not, ``residual`` keeps its own state separate from its
     #: neighbours', as GraphSAGE does.
     add_self_loops: bool = True
+    #: Whether a node's own state is kept separate, as in GAT-sep of Platonov et al.: no self loops are added, and a
+    #: linear map reads the node's input next to the layer's output (gat, gatv2, goat).
+    separate_self: bool = False
     mean_residual: bool = True  #: Whether the weighted mean of the neighbours is added to the RNN's output (goat).
     #: The factor of a neighbour's state: its coefficient, or that times the number of neighbours (goat).
     scaling: Literal["softmax", "size"] = "softmax"
