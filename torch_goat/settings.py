@@ -216,6 +216,8 @@ def _key(key: str) -> str:
 def _literal(item: Any) -> str:
     if isinstance(item, list):
         return f"[{', '.join(map(_literal, item))}]"
+    if isinstance(item, Mapping):  # in a list
+        return f"{{ {', '.join(f'{_key(key)} = {_literal(one)}' for key, one in item.items())} }}"
     if isinstance(item, float):
         return repr(item)  # also nan, inf and -inf
     return json.dumps(item, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -73,7 +73,7 @@ def searched(tmp_path: Path, count: int = 6, text: str = SPACE) -> Recipe:
 
 
 def result(accuracy: float | None = None, mse: float | None = None, test: float = 0.0) -> Result:
-    metrics = {"accuracy": accuracy} if mse is None else {"mse": mse}
+    metrics = {"accuracy": accuracy, "roc_auc": accuracy, "mse": 1 - accuracy} if mse is None else {"mse": mse}
     return Result({"val": metrics, "test": dict.fromkeys(metrics, test)}, 1, 1, "epochs", 1.0, 1.0, 0, "cpu", {}, "")
 
 

@@ -1,14 +1,17 @@
 """Numbers and settings of the recipes, typed a second time: those of the paper and those of the study "Classic GNNs
 are strong baselines", from its authors' commands."""
 
+import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from tests.experiments.recipes.test_cell_runs import result
 from torch_goat.data.datasets import DATASETS
 from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.recipes import RECIPES, plan, read_recipe, trials
+from torch_goat.experiments.recipes import RECIPES, Recipe, finals, plan, read_recipe, settle, trials
 
 ROWS = {
     ("table1", "gcn"): "57.35 4.13, 0.0063 0.0036, 0.0020 0.0008, 0.0135 0.0067, 0.00380 0.00120",
@@ -33,6 +36,9 @@ ROWS = {
     ("heterophilous", "mlp"): "76.22 5.51, 76.22 5.51, 75.29 5.63",
     ("heterophilous", "goat"): "71.35 7.56, 74.59 7.85, 76.08 6.31",
     # from the first version of the page beside the study's commands
+    ("platonov", "gcn"): "97.86, 83.64, 45.01, 46.29",
+    ("platonov", "sage-mean"): "97.77, 82.43, 40.78, 44.81",
+    ("platonov", "gat"): "97.73, 83.70, 41.73, 44.13",
     ("tuned", "gcn"): "85.10 0.67, 73.14 0.67, 93.99 0.12, 96.10 0.46, 96.17 0.06, 97.46 0.10",
     ("tuned", "sage-mean"): "83.88 0.65, 72.26 0.55, 93.25 0.14, 96.78 0.23, 96.38 0.11, 97.19 0.18",
     ("tuned", "gat"): "84.46 0.55, 72.22 0.84, 94.09 0.37, 96.60 0.33, 96.21 0.14, 97.25 0.06",
@@ -64,10 +70,25 @@ STUDY = {  # width, layers, dropout, normalisation, residuals, weight decay; the
 }
 
 
+HETEROPHILOUS = {  # GCN, GraphSAGE and GAT: width, layers, dropout, normalisation, residuals, learning rate, decay
+    "minesweeper": [(64, layers, 0.2, "batch", True, 0.01, 0.0) for layers in (12, 15)],  # the last two are equal
+    "squirrel": [
+        (256, 4, 0.7, "batch", True, 0.01, 5e-4),
+        (256, 3, 0.7, "batch", True, 0.01, 5e-4),
+        (512, 7, 0.5, "batch", True, 0.005, 5e-4),
+    ],
+    "chameleon": [
+        (512, 5, 0.2, "none", False, 0.005, 1e-3),
+        (256, 4, 0.7, "batch", True, 0.01, 1e-3),
+        (256, 2, 0.7, "batch", True, 0.01, 1e-3),
+    ],
+}
+
+
 @pytest.mark.parametrize(("table", "row"), ROWS)
 def test_rows_have_the_published_numbers(table: str, row: str) -> None:
     recipe = read_recipe(table)
-    assert recipe.reference == ("study" if table == "tuned" else "paper")
+    assert recipe.reference == {"tuned": "study", "platonov": "literature"}.get(table, "paper")
     published = [recipe.published(row, column) for column in recipe.columns]
     assert ", ".join(number.text.replace(" ±", "") for number in published) == ROWS[table, row]
     parts = [[float(part) for part in text.split()] for text in ROWS[table, row].split(", ")]
@@ -89,7 +110,7 @@ def test_every_cell_of_the_paper_is_there(table: str, rows: int, columns: int, r
     assert len(plan(recipe)) == rows * columns * runs
 
 
-@pytest.mark.parametrize("table", sorted(RECIPES.keys() - {"tuned", "draws", "arxiv-structure", "order"}))
+@pytest.mark.parametrize("table", sorted(RECIPES.keys() - {"tuned", "draws", "arxiv-structure", "order", "platonov"}))
 def test_splits_and_training_are_the_papers(table: str) -> None:
     recipe = read_recipe(table)
     for column in recipe.columns.values():
@@ -203,8 +224,58 @@ def test_the_order_tasks_are_searched_once_on_graphs_of_their_own() -> None:
     for run in (*searched, *runs):
         model, training = run.experiment.model, run.experiment.training
         assert (model.num_layers, model.channels(0, 2) * model.last_heads, model.output_channels) == (1, 64, 64)
-        assert (training.epochs, training.schedule, training.clip_norm) == (1500, "cosine", 1.0)
+        assert (training.epochs, training.schedule, training.clip_norm) == (1000, "cosine", 1.0)
         assert (model.order_noise > 0) == (training.order_noise_end is not None) == (run.row in learned)
         assert (training.fixed_ordering == 0) == (run.row == "goat-frozen")
         assert model.given_order == (run.row == "goat-given")
         assert not (model.add_self_loops and model.num_orderings)
+
+
+@pytest.fixture(scope="module")
+def platonov() -> Recipe:
+    recipe = read_recipe("platonov")
+    return replace(recipe, search=replace(recipe.search, trials=40))
+
+
+@pytest.mark.parametrize("column", HETEROPHILOUS)
+def test_every_row_first_tries_the_studys_settings_of_a_heterophilous_graph(column: str, platonov: Recipe) -> None:
+    for row in platonov.rows:
+        tried = {trial.number: trial.experiment for trial in trials(platonov, [row], [column])}
+        expected = HETEROPHILOUS[column]
+        for number, (width, layers, dropout, norm, residual, rate, decay) in enumerate(expected, 1):
+            model, training = tried[number].model, tried[number].training
+            assert (model.hidden_channels, model.last_channels, model.heads, model.num_layers) == (
+                width,
+                width,
+                1,
+                layers,
+            )
+            assert (model.dropout, model.norm, model.residual, model.activation) == (dropout, norm, residual, "relu")
+            assert (training.learning_rate, training.weight_decay, training.stop_on) == (rate, decay, "metric")
+
+
+def test_every_row_of_a_heterophilous_graph_has_the_same_budget_and_the_recipe_states_it(platonov: Recipe) -> None:
+    text, tried, total = RECIPES["platonov"].read_text(), trials(platonov), Counter()
+    assert {trial.experiment.split or "platonov" for trial in tried} == {"platonov"}
+    for column, options in platonov.columns.items():
+        budgets = set()
+        for row in platonov.rows:
+            cell = [trial for trial in tried if (trial.row, trial.column) == (row, column)]
+            runs, results = cell, {}
+            for _ in range(3):
+                results |= {run.folder: result(0.5) for run in runs}
+                runs = cell + finals(platonov, cell, results)
+            entered: dict[int, set[int]] = {}  # the trials of each rung, by its epochs
+            for run in runs:
+                entered.setdefault(run.experiment.training.epochs, set()).add(run.number)
+            assert [len(entered[epochs]) for epochs in sorted(entered)] == [40, 10, 3]
+            settled = settle(platonov, cell, results)
+            done = {run.experiment for run in runs}
+            last = [run for run in plan(settled, [row], [column]) if run.experiment not in done]
+            budget = Counter(runs=len(runs) + len(last))
+            budget["epochs"] = sum(run.experiment.training.epochs for run in (*runs, *last))
+            budgets.add(tuple(budget.values()))
+            total += budget
+        (budget,) = budgets
+        assert re.search(rf"# +{options.label} +{budget[0]} runs +{budget[1]} epochs\n", text)
+    assert f"all {len(platonov.rows)} rows {total['runs']} runs and {total['epochs']} epochs" in text

@@ -9,7 +9,7 @@ import pytest
 from tests.experiments.recipes.recipes import TINY, write
 from torch_goat.experiments import Result
 from torch_goat.experiments.comparison import Comparison
-from torch_goat.experiments.recipes import CellRun, RandomSearch, Recipe, plan, read_recipe
+from torch_goat.experiments.recipes import CellRun, RandomSearch, Recipe, Rung, plan, read_recipe
 from torch_goat.experiments.tables import RecordedRun, ResultTable, tabulate, to_csv, to_latex, to_markdown
 from torch_goat.experiments.tables.render import comparison_grid, notes, signed
 
@@ -201,7 +201,7 @@ def test_a_search_is_described(table: ResultTable) -> None:
     )
     assert f"{said}." in notes(searched)
     size, pooling = table.headings.values()
-    searched = replace(searched, headings={"size": replace(size, finals=5, finalists=3), "pooling": pooling})
+    searched = replace(searched, headings={"size": replace(size, rungs=(Rung(), Rung(3, 5))), "pooling": pooling})
     more = "the best of them were repeated on more before one was chosen (Effective size: 3 on 5)"
     assert f"{said}; {more}." in notes(searched)
     once = replace(table, search=RandomSearch(trials=20, column="pooling", first=10, repetitions=2))

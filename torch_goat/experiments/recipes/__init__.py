@@ -13,6 +13,7 @@ from torch_goat.experiments.recipes.recipe import OnDemand as OnDemand
 from torch_goat.experiments.recipes.recipe import Published as Published
 from torch_goat.experiments.recipes.recipe import RandomSearch as RandomSearch
 from torch_goat.experiments.recipes.recipe import Recipe as Recipe
+from torch_goat.experiments.recipes.recipe import Rung as Rung
 from torch_goat.experiments.recipes.recipe import TableCell as TableCell
 from torch_goat.experiments.recipes.recipe import TableColumn as TableColumn
 from torch_goat.experiments.recipes.recipe import TableRow as TableRow

@@ -1,8 +1,8 @@
 """The runs of a table, and the random search for its settings: as many trials for every cell, judged by validation.
 
 The settings of a trial depend only on its cell and number, so all trials form one plan that any number of machines can
-run, and repeating the search gives the same choice. Where few nodes decide, the best trials are repeated on further
-graphs, splits or seeds before one is chosen: the finals, a second plan.
+run, and repeating the search gives the same choice. A search may have several rounds, the rungs of successive halving:
+the best trials of one enter the next, with more epochs or on more graphs, splits or seeds, and the last one decides.
 """
 
 import random
@@ -15,7 +15,7 @@ from torch_goat import settings
 from torch_goat.data.datasets import DATASETS
 from torch_goat.experiments import Experiment, Result, TrainingOptions
 from torch_goat.experiments.models import ModelOptions
-from torch_goat.experiments.recipes.recipe import Recipe, TableCell, TableRow, without_defaults
+from torch_goat.experiments.recipes.recipe import Recipe, Rung, TableCell, TableRow, without_defaults
 from torch_goat.experiments.search.search import best_first, trial_value
 from torch_goat.settings import SettingsError, check_known
 
@@ -34,14 +34,22 @@ class CellRun(NamedTuple):
     repetition: int
     experiment: Experiment
     number: int = -1  # of the trial; -1 for the settings of the recipe
+    whole: int = 0  # the number of epochs of the trial's settings, where its rung has fewer
 
     @property
     def folder(self) -> PurePosixPath:
         """The run folder, relative to the folder of the table: ``cora/goat-lstm/0`` (column, row, repetition), or
-        ``search/cora/goat-lstm/7/0`` for trial 7."""
+        ``search/cora/goat-lstm/7/0`` for trial 7, with fewer epochs ``search/cora/goat-lstm/7/50-epochs/0``."""
         if self.number < 0:
             return PurePosixPath(self.column, self.row, str(self.repetition))
-        return PurePosixPath("search", self.column, self.row, str(self.number), str(self.repetition))
+        short = [f"{self.experiment.training.epochs}-epochs"] if self.whole else []
+        return PurePosixPath("search", self.column, self.row, str(self.number), *short, str(self.repetition))
+
+    @property
+    def options(self) -> Options:
+        """The settings, with all their epochs."""
+        model, training = self.experiment.model, self.experiment.training
+        return model, replace(training, epochs=self.whole or training.epochs)
 
 
 def plan(
@@ -78,10 +86,10 @@ def trials(
     quick: bool = False,
     precision: str | None = None,
 ) -> list[CellRun]:
-    """The trials of a table, ``recipe.search.trials`` for each cell that has not had them.
+    """The first rung of the trials of a table, ``recipe.search.trials`` for each cell that has not had them.
 
-    The first trial of a cell has the settings of the recipe. If one column is searched for all, it has all trials. The
-    options are those of :func:`plan`.
+    The first trial of a cell has the settings of the recipe; those that its column tries first follow. If one column is
+    searched for all, it has all trials. The options are those of :func:`plan`.
     """
     rows, columns = choose("row", rows, recipe.rows), choose("column", columns, recipe.columns)
     found = []
@@ -90,23 +98,20 @@ def trials(
         for number in range(recipe.search.trials):
             for row in (row for row in drawn if number < len(drawn[row])):  # others have no more points in their space
                 options = _changed(drawn[row][number], quick, precision)
-                repetitions = range(recipe.search.first, recipe.search.first + recipe.search.repetitions)
-                found += [_run(recipe, row, column, repetition, options, number) for repetition in repetitions]
+                found += _entered(recipe, recipe.rungs(column)[0], row, column, number, options)
     return found
 
 
 def finals(recipe: Recipe, tried: Iterable[CellRun], results: Mapping[PurePosixPath, Result]) -> list[CellRun]:
-    """The further repetitions of the best trials of every cell whose trials all have a result, by folder."""
-    found = []
-    for (row, column), by_number in _by_cell(tried).items():
-        if all(trial.folder in results for runs in by_number.values() for trial in runs):
-            best = _best_first(by_number, results)[: recipe.finalists(column)]
-            further = range(recipe.search.repetitions, recipe.columns[column].finals)
-            for repetition in (recipe.search.first + number for number in further):
-                for number in best:
-                    first = by_number[number][0].experiment
-                    found.append(_run(recipe, row, column, repetition, (first.model, first.training), number))
-    return found
+    """The runs of the later rungs, up to the first one of each cell without all results (by folder) before it."""
+    tried = list(tried)
+    known = {trial.folder for trial in tried}
+    found: dict[PurePosixPath, CellRun] = {}
+    for by_number in _by_cell(tried).values():
+        for rung in _climbed(recipe, by_number, results)[1:]:
+            runs = sorted((run for entered in rung.values() for run in entered), key=lambda run: run.repetition)
+            found |= {run.folder: run for run in runs if run.folder not in known}
+    return list(found.values())
 
 
 def settle(recipe: Recipe, tried: Iterable[CellRun], results: Mapping[PurePosixPath, Result]) -> Recipe:
@@ -114,9 +119,7 @@ def settle(recipe: Recipe, tried: Iterable[CellRun], results: Mapping[PurePosixP
 
     ``results`` has the results of the trials and of the finals, by folder.
     """
-    tried = list(tried)
-    by_cell, repeated = _by_cell(tried), _by_cell(finals(recipe, tried, results))
-    rows = {}
+    by_cell, rows = _by_cell(tried), {}
     for name, row in recipe.rows.items():
         other = recipe.rows[row.like] if row.like else TableRow("")
         merged = replace(row, like="", model=other.model | row.model, training=other.training | row.training)
@@ -124,12 +127,10 @@ def settle(recipe: Recipe, tried: Iterable[CellRun], results: Mapping[PurePosixP
         for column in recipe.columns:
             cell = row.cells.get(column, TableCell())
             place = name, recipe.search.column or column
-            by_number, last = by_cell.get(place, {}), repeated.get(place, {})
-            both = [*by_number.values(), *last.values()]
-            if both and all(trial.folder in results for runs in both for trial in runs):
-                candidates = {number: by_number[number] + runs for number, runs in last.items()} or by_number
-                found = candidates[_best_first(candidates, results)[0]][0].experiment
-                model, training = (settings.to_table(without_defaults(own)) for own in (found.model, found.training))
+            climbed = _climbed(recipe, by_cell[place], results) if place in by_cell else []
+            if climbed and len(climbed) == len(recipe.rungs(place[1])) and _is_done(climbed[-1], results):
+                best = climbed[-1][_best_first(climbed[-1], results)[0]][0]
+                model, training = (settings.to_table(without_defaults(own)) for own in best.options)
                 model = {key: value for key, value in model.items() if key not in merged.model}
                 training = {key: value for key, value in training.items() if key not in merged.training}
                 cells[column] = TableCell(cell.paper, model, training, recipe.search.trials)
@@ -139,7 +140,8 @@ def settle(recipe: Recipe, tried: Iterable[CellRun], results: Mapping[PurePosixP
                 cells[column] = TableCell(paper=cell.paper)
         rows[name] = replace(merged, cells=cells)
     columns = {
-        name: replace(column, like="", space=recipe.column_space(name)) for name, column in recipe.columns.items()
+        name: replace(column, like="", space=recipe.column_space(name), training={})
+        for name, column in recipe.columns.items()
     }
     return replace(recipe, rows=rows, columns=columns, model={}, training={})
 
@@ -187,26 +189,59 @@ def choose(what: str, names: Iterable[str], known: Iterable[str]) -> list[str]:
     return [name for name in known if name in names or not names]
 
 
-def _run(recipe: Recipe, row: str, column: str, repetition: int, options: Options, number: int = -1) -> CellRun:
+def _run(
+    recipe: Recipe, row: str, column: str, repetition: int, options: Options, number: int = -1, whole: int = 0
+) -> CellRun:
     data = recipe.columns[column]
     index = repetition % DATASETS[data.dataset].splits[data.protocol]
     try:
         experiment = Experiment(data.dataset, data.split, index, repetition, *options)
     except ValueError as error:
         raise SettingsError(f"{recipe.title!r} has an invalid run of {options[0].name} on {column}: {error}") from None
-    return CellRun(row, column, repetition, experiment, number)
+    return CellRun(row, column, repetition, experiment, number, whole)
 
 
 def _changed(options: Options, quick: bool, precision: str | None) -> Options:
     """The settings of a quick run, or in another precision."""
     model, training = options
     changes: dict[str, Any] = {} if precision is None else {"precision": precision}
-    if quick:
-        epochs = min(training.epochs, QUICK_EPOCHS)
-        recorded = tuple(epoch for epoch in training.record_orderings if epoch <= epochs)
-        fixed = min(training.fixed_ordering, epochs)
-        changes |= {"epochs": epochs, "record_orderings": recorded, "fixed_ordering": fixed}
+    training = _shortened(training, QUICK_EPOCHS) if quick else training
     return model, replace(training, **changes)
+
+
+def _shortened(training: TrainingOptions, most: int) -> TrainingOptions:
+    """Training for at most so many epochs."""
+    epochs = min(training.epochs, most)
+    recorded = tuple(epoch for epoch in training.record_orderings if epoch <= epochs)
+    fixed = min(training.fixed_ordering, epochs)
+    return replace(training, epochs=epochs, record_orderings=recorded, fixed_ordering=fixed)
+
+
+def _entered(recipe: Recipe, rung: Rung, row: str, column: str, number: int, options: Options) -> list[CellRun]:
+    """The runs of a trial that enters a rung."""
+    model, training = options
+    short = _shortened(training, rung.epochs) if rung.epochs else training
+    whole = training.epochs if short.epochs < training.epochs else 0
+    repetitions = range(recipe.search.first, recipe.search.first + rung.repetitions)
+    return [_run(recipe, row, column, one, (model, short), number, whole) for one in repetitions]
+
+
+def _climbed(
+    recipe: Recipe, by_number: dict[int, list[CellRun]], results: Mapping[PurePosixPath, Result]
+) -> list[dict[int, list[CellRun]]]:
+    """The trials of each rung of a cell with all their runs, up to the first rung that is not done."""
+    found = [by_number]
+    row, column, *_ = next(iter(by_number.values()))[0]
+    for rung in recipe.rungs(column)[1:]:
+        if not _is_done(found[-1], results):
+            break
+        best = _best_first(found[-1], results)[: rung.trials]
+        found.append({one: _entered(recipe, rung, row, column, one, by_number[one][0].options) for one in best})
+    return found
+
+
+def _is_done(rung: Mapping[int, list[CellRun]], results: Mapping[PurePosixPath, Result]) -> bool:
+    return all(run.folder in results for runs in rung.values() for run in runs)
 
 
 def _drawn(recipe: Recipe, row: str, column: str) -> list[Options]:
@@ -214,8 +249,9 @@ def _drawn(recipe: Recipe, row: str, column: str) -> list[Options]:
     space = recipe.space(row, column)
     if not space:
         raise SettingsError("the recipe has no [search.space] to draw from; add one, or leave out the search.")
-    found = [recipe.options(row, column)]
-    for number in range(1, recipe.search.trials):
+    first = [None, *recipe.columns[column].tried_first]
+    found = list(dict.fromkeys(recipe.options(row, column, point) for point in first))[: recipe.search.trials]
+    for number in range(len(found), recipe.search.trials):
         source = random.Random(f"{recipe.columns[column].dataset} {row} {number}")
         for _ in range(ATTEMPTS):
             try:
@@ -241,5 +277,5 @@ def _by_cell(tried: Iterable[CellRun]) -> dict[CellName, dict[int, list[CellRun]
 def _best_first(by_number: Mapping[int, list[CellRun]], results: Mapping[PurePosixPath, Result]) -> list[int]:
     """The numbers of a cell's trials from the best to the worst."""
     found = {number: [results[run.folder] for run in runs] for number, runs in by_number.items()}
-    metric = "accuracy" if "accuracy" in next(iter(found.values()))[0].metrics["val"] else "mse"
+    metric = DATASETS[next(iter(by_number.values()))[0].experiment.dataset].metric
     return best_first({number: trial_value(runs, metric) for number, runs in found.items()}, metric)

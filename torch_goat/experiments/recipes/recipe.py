@@ -40,6 +40,20 @@ class Published(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Rung:
+    """A round of a search by successive halving: which trials enter it, and how they are judged."""
+
+    trials: int = 0  #: number of the best trials of the round before that enter; 0 for all, in the first round
+    repetitions: int = 1  #: number of graphs, splits or seeds of a trial, from the search's first on
+    epochs: int = 0  #: maximum number of epochs; 0 for that of the settings
+
+    def __post_init__(self) -> None:
+        for name, least in (("trials", 0), ("repetitions", 1), ("epochs", 0)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} of a rung must be at least {least}, got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
 class TableColumn:
     """A dataset of a table."""
 
@@ -48,9 +62,12 @@ class TableColumn:
     split: str = ""  #: split protocol of the dataset; empty for its default
     like: str = ""  #: another column whose settings this one shares, as the paper shares Cora's with CiteSeer
     repetitions: int = 0  #: number of runs of each cell; 0 for the recipe's number
-    finals: int = 0  #: number of graphs, splits or seeds on which a search repeats its best trials; 0 for none
-    finalists: int = 0  #: number of trials of each cell that are repeated; 0 for the search's number
+    finals: int = 0  #: repetitions of the second rung of a search, which has as many epochs as the first; 0 for none
+    finalists: int = 0  #: number of trials of each cell that enter it; 0 for the search's number
     space: Table = field(default_factory=dict)  #: values to search here and in columns like it; override those of rows
+    training: Table = field(default_factory=dict)  #: keys of ``[training]`` for all rows, here and in columns like it
+    tried_first: tuple[Table, ...] = ()  #: settings that a search tries for every row, after those of the recipe
+    rungs: tuple[Rung, ...] = ()  #: the rounds of a search; by default one, and a second with ``finals``
 
     def __post_init__(self) -> None:
         if self.dataset not in DATASETS:
@@ -59,6 +76,13 @@ class TableColumn:
         for name in ("repetitions", "finals", "finalists"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0 (the default), got {getattr(self, name)}.")
+        if self.rungs and (self.finals or self.finalists):
+            raise ValueError("rungs cannot be combined with finals and finalists, which are a rung; leave these out.")
+        for number, rung in enumerate(self.rungs):
+            if bool(number) != bool(rung.trials):
+                raise ValueError(
+                    f"rungs[{number}].trials must be {'at least 1' if number else '0 (all trials)'}, got {rung.trials}."
+                )
 
     @property
     def protocol(self) -> str:
@@ -123,9 +147,10 @@ class Recipe:
     """A result table that can be run: its rows are models, its columns datasets.
 
     The settings of a cell are merged in this order, later ones override earlier ones: the recipe's ``[model]`` and
-    ``[training]``; the row that its row is like (the row, its cell in the column that the column is like, its cell in
-    the column); then the same three of its own row. A recipe with a number of search trials was written by a search:
-    cells that have not had as many trials are not run.
+    ``[training]``; ``training`` of the column that its column is like, and of the column; the row that its row is like
+    (the row, its cell in the column that the column is like, its cell in the column); then the same three of its own
+    row. A recipe with a number of search trials was written by a search: cells that have not had as many trials are not
+    run.
     """
 
     title: str
@@ -135,7 +160,7 @@ class Recipe:
     model: Table = field(default_factory=dict)  #: keys of the ``[model]`` table for all rows whose layers read them
     training: Table = field(default_factory=dict)  #: keys of the ``[training]`` table for all rows
     search: RandomSearch = field(default_factory=RandomSearch)  #: the search for better settings
-    on_demand: OnDemand = field(default_factory=OnDemand)  #: cells that are run only on request
+    on_demand: tuple[OnDemand, ...] = ()  #: cells that are run only on request
     reference: str = "paper"  #: source of the published numbers, as the table calls it
 
     def __post_init__(self) -> None:
@@ -145,8 +170,8 @@ class Recipe:
         for what, entries in tables.items():
             _check_names(what, entries)
             for name, entry in entries.items():
-                _check_space(f"{what}.{name}", entry.space)
-            for name in getattr(self.on_demand, what):
+                _check_space(f"{what}.{name}.space", entry.space)
+            for name in (name for one in self.on_demand for name in getattr(one, what)):
                 if name not in entries:
                     raise ValueError(f"on_demand.{what} has {name!r}, which is unknown{nearest(name, entries)}")
         if self.search.column and self.search.column not in self.columns:
@@ -159,7 +184,10 @@ class Recipe:
                     raise ValueError(f"unknown key 'rows.{name}.cells.{column}'{nearest(column, self.columns)}")
         for place, kind, table in self._tables():
             _explained(settings.check_some, kind, table, f"[{place}]")
-        _check_space("search", self.search.space)
+        _check_space("search.space", self.search.space)
+        for name, column_options in self.columns.items():
+            for point in column_options.tried_first:
+                _check_space(f"columns.{name}.tried_first", {key: [value] for key, value in point.items()})
         for row_name in self.rows:
             for column_name in self.columns:
                 self.options(row_name, column_name)
@@ -167,7 +195,7 @@ class Recipe:
     def options(self, row: str, column: str, point: Table | None = None) -> tuple[ModelOptions, TrainingOptions]:
         """The complete settings of a cell; those of a trial (``point``) override all but those that define the row."""
         own: Table = {}
-        training = dict(self.training)
+        training = self.training | self._of_column(column, "training")
         for part in self._parts(row, column):
             own |= part.model
             training |= part.training
@@ -196,11 +224,13 @@ class Recipe:
 
     def is_on_demand(self, row: str, column: str) -> bool:
         """Whether a cell is run only when its row is requested."""
-        return row in self.on_demand.rows and column in self.on_demand.columns
+        return any(row in one.rows and column in one.columns for one in self.on_demand)
 
-    def finalists(self, column: str) -> int:
-        """Number of trials of each cell of a column that are repeated in the finals."""
-        return self.columns[column].finalists or self.search.finalists
+    def rungs(self, column: str) -> tuple[Rung, ...]:
+        """The rounds of the search in a column."""
+        options, first = self.columns[column], Rung(repetitions=self.search.repetitions)
+        last = Rung(options.finalists or self.search.finalists, max(1, options.finals))
+        return options.rungs or ((first, last) if last.repetitions > first.repetitions else (first,))
 
     def settled(self, row: str, column: str) -> bool:
         """Whether a cell can be run: its settings have been searched, or there is no search."""
@@ -211,12 +241,16 @@ class Recipe:
 
     def column_space(self, column: str) -> Table:
         """The search space of a column, including that of the column it is like."""
-        like = self.columns[column].like
-        return (self.columns[like].space if like else {}) | self.columns[column].space
+        return self._of_column(column, "space")
 
     def to_toml(self) -> str:
         """The recipe as TOML, without keys that have their default values."""
         return settings.dumps(without_defaults(self))
+
+    def _of_column(self, column: str, key: str) -> Table:
+        """A table of a column, over that of the column it is like."""
+        places = filter(None, (self.columns[column].like, column))
+        return {name: value for place in places for name, value in getattr(self.columns[place], key).items()}
 
     def _fixed(self, row: str) -> set[str]:
         """The settings that define a row; a search does not change them."""
@@ -239,6 +273,8 @@ class Recipe:
         for place, part in places.items():
             yield f"{place}model", ModelOptions, part.model
             yield f"{place}training", TrainingOptions, part.training
+        for name, column in self.columns.items():
+            yield f"columns.{name}.training", TrainingOptions, column.training
 
 
 RECIPES: dict[str, Path] = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
@@ -285,10 +321,10 @@ def _check_names(what: str, entries: Mapping[str, TableRow | TableColumn]) -> No
 def _check_space(place: str, space: Table) -> None:
     for key, values in space.items():
         if not isinstance(values, list) or not values:
-            raise ValueError(f"{place}.space.{key} must be a list of values, got {values!r}.")
+            raise ValueError(f"{place}.{key} must be a list of values, got {values!r}.")
         kind = ModelOptions if key in _MODEL_KEYS else TrainingOptions
         for value in values:
-            _explained(settings.check_some, kind, {key: value}, f"[{place}.space]")
+            _explained(settings.check_some, kind, {key: value}, f"[{place}]")
 
 
 def without_defaults(value: Any) -> Any:
@@ -299,6 +335,8 @@ def without_defaults(value: Any) -> Any:
             one.name: one.default if one.default_factory is MISSING else one.default_factory() for one in fields(value)
         }
         return {key: without_defaults(item) for key, item in items.items() if item != plain[key]}
+    if isinstance(value, tuple):
+        return tuple(map(without_defaults, value))
     return {key: without_defaults(item) for key, item in value.items()} if isinstance(value, dict) else value
 
 

@@ -3,9 +3,10 @@
 import csv
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
+from torch_goat.experiments.recipes import Rung
 from torch_goat.experiments.tables.table import Entry, Heading, ResultTable
 
 EMPTY = "–"
@@ -116,13 +117,22 @@ def _searched(table: ResultTable) -> str:
             f"The settings of every row, the same in all columns, are the best of {search.trials} trials by the "
             f"validation nodes of {search.column}, graph, split and seed {numbers}."
         )
-    text = f"The settings of every cell are the best of {search.trials} trials by the validation nodes "
-    text += f"of its first {judge}"
-    heads = [head for head in table.headings.values() if head.finals > number]
-    last = [f"{head.label}: {head.finalists} on {head.finals}" for head in heads]
-    if not last:
-        return f"{text}."
-    return f"{text}; the best of them were repeated on more before one was chosen ({'; '.join(last)})."
+    text = f"The settings of every cell are the best of {search.trials} trials by the validation nodes"
+    rungs = {head.label: head.rungs for head in table.headings.values()}
+    if any(rung.epochs for entered in rungs.values() for rung in entered):
+        rounds = "; ".join(f"{label}: {_rounds(entered, search.trials)}" for label, entered in rungs.items())
+        return f"{text}, by successive halving: so many trials on so many splits or seeds ({rounds})."
+    text += f" of its first {judge}"
+    last = "; ".join(f"{label}: {_rounds(entered[1:])}" for label, entered in rungs.items() if entered[1:])
+    return f"{text}; the best of them were repeated on more before one was chosen ({last})." if last else f"{text}."
+
+
+def _rounds(rungs: Sequence[Rung], trials: int = 0) -> str:
+    """``"40 on 1 for 300 epochs, 10 on 3"``."""
+    rounds = [f"{one.trials or trials} on {one.repetitions}" for one in rungs]
+    return ", ".join(
+        text + (f" for {one.epochs} epochs" if one.epochs else "") for text, one in zip(rounds, rungs, strict=True)
+    )
 
 
 def signed(value: float, decimals: int) -> str:

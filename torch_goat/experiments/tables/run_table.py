@@ -1,8 +1,8 @@
 """A table on disk, and ``python -m torch_goat.tables.worker table2 --search 20``, which runs it without ``goat``.
 
 It needs only PyTorch, PyG and Lightning Fabric, so that a machine on which nothing else can be installed can run a
-whole search: the trials, the finals and the runs with the settings found. The results are in ``OUT/TABLE.jsonl``, which
-another machine shows with ``goat reproduce TABLE --out OUT --collect``.
+whole search: the trials of each rung and the runs with the settings found. The results are in ``OUT/TABLE.jsonl``,
+which another machine shows with ``goat reproduce TABLE --out OUT --collect``.
 """
 
 import argparse
@@ -53,6 +53,11 @@ class TableFolder:
         self.ledger = Ledger(folder)
         self._settle()
 
+    @property
+    def rungs(self) -> int:
+        """The largest number of rounds of a search in any column."""
+        return max(len(self.recipe.rungs(column)) for column in self.recipe.columns)
+
     def missing(self, cells: Set[CellName]) -> list[PlannedRun]:
         """The next missing runs of some cells: the trials of their search, then the runs."""
         searched = {(row, self.recipe.search.column or column) for row, column in cells}
@@ -65,7 +70,7 @@ class TableFolder:
     def run(self, cells: Set[CellName], do: Runner) -> list[str]:
         """Runs everything missing of some cells and returns why runs failed."""
         failures: list[str] = []
-        for _ in range(3):  # the search, its finals, and the runs with the settings found
+        for _ in range(self.rungs + 1):  # those of the search, and the runs with the settings found
             missing = self.missing(cells)
             if missing and not failures:
                 failures = do(missing)
@@ -105,10 +110,11 @@ class TableFolder:
         self.trials: list[CellRun] = []
         if self.recipe.search.trials:
             drawn = cell_runs.trials(self.recipe, **self.how)
-            results = self.ledger.results(drawn)
-            repeated = cell_runs.finals(self.recipe, drawn, results)
-            self.trials = [*drawn, *repeated]
-            self.settled = cell_runs.settle(self.recipe, drawn, results | self.ledger.results(repeated))
+            self.trials, results = drawn, self.ledger.results(drawn)
+            for _ in range(self.rungs - 1):
+                self.trials = [*drawn, *cell_runs.finals(self.recipe, drawn, results)]
+                results = self.ledger.results(self.trials)
+            self.settled = cell_runs.settle(self.recipe, drawn, results)
         self.runs: list[CellRun] = cell_runs.plan(self.settled, **self.how)
         self.ledger.share(self.runs, self.trials)
 

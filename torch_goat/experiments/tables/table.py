@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from torch_goat.data.datasets import DATASETS
 from torch_goat.experiments.comparison import Comparison, RunGroup, Summary, compare_runs, summarize
-from torch_goat.experiments.recipes import CellName, CellRun, Published, RandomSearch, Recipe
+from torch_goat.experiments.recipes import CellName, CellRun, Published, RandomSearch, Recipe, Rung
 from torch_goat.experiments.tables.ledger import RecordedRun
+from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
 
-DECIMALS = {"accuracy (%)": 2, "MSE": 5}  # for columns without published numbers
+SHOWN = {"accuracy": "accuracy (%)", "roc_auc": "ROC AUC (%)", "mse": "MSE"}  # by the metric of a dataset
 
 
 @dataclass(frozen=True)
@@ -18,11 +19,10 @@ class Heading:
     label: str
     dataset: str
     split: str
-    metric: str  # accuracies are percentages
+    metric: str  # as shown; accuracies and areas are percentages
     decimals: int  # as many as the paper has
     paired: bool = True  # whether repetitions share a graph or split; otherwise they differ only in their seed
-    finals: int = 0  # number of graphs, splits or seeds on which the best trials of a search were repeated
-    finalists: int = 0  # number of these trials
+    rungs: tuple[Rung, ...] = ()  # the rounds of the search
 
 
 @dataclass(frozen=True)
@@ -109,16 +109,17 @@ def tabulate(
     baselines = {name: label for name, label in labels.items() if not recipe.rows[name].ours}
     entries: dict[CellName, Entry] = {}
     for column, heading in headings.items():
+        metric = DATASETS[heading.dataset].metric
         ranking = compare_runs(
             (one for one in done if one.run.column == column),
             label=lambda one: one.run.row,
             repetition=lambda one: one.run.repetition,
-            metric="mse" if heading.metric == "MSE" else "accuracy",
+            metric=metric,
             rank_by="test",
             baselines=baselines,
             paired=heading.paired,
             planned={row: planned[row, column] for row in recipe.rows},
-            scale=1 if heading.metric == "MSE" else 100,
+            scale=1 if metric in LOWER_IS_BETTER else 100,
             decimals=heading.decimals,
         )
         groups = {group.label: group for group in ranking.groups}
@@ -146,9 +147,9 @@ def tabulate(
 
 def _heading(recipe: Recipe, column: str) -> Heading:
     options = recipe.columns[column]
-    metric = "accuracy (%)" if DATASETS[options.dataset].task == "classification" else "MSE"
+    metric = DATASETS[options.dataset].metric
     published = [number for row in recipe.rows if (number := recipe.published(row, column))]
-    decimals = max((number.decimals for number in published), default=DECIMALS[metric])
+    decimals = max((number.decimals for number in published), default=5 if metric in LOWER_IS_BETTER else 2)
     paired = DATASETS[options.dataset].splits[options.protocol] > 1
-    finals, finalists = options.finals, recipe.finalists(column)
-    return Heading(options.label, options.dataset, options.protocol, metric, decimals, paired, finals, finalists)
+    rungs = recipe.rungs(column)
+    return Heading(options.label, options.dataset, options.protocol, SHOWN[metric], decimals, paired, rungs)
