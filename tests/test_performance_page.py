@@ -13,6 +13,7 @@ import measure
 import numpy as np
 import power_law
 import pytest
+import standing
 import torch
 
 from tests.pages import ROOT, check_numbers
@@ -161,9 +162,19 @@ def test_the_page_on_tables() -> None:
     (tables,) = read("2026-11-18-cpu-1-thread/tables.json")["rows"]
     large, wide = read("2026-11-18-cpu/tables.json")["rows"]
     start = own_starting_point("classification", "goat")
+    gains: dict[str, dict[str, float]] = {}  # points by model and graph
+    for row in read("2026-11-18-h200/defaults.json")["rows"]:
+        old, new = (mean(run[f"test_{row['metric']}"] for run in row["settings"][name]) for name in ("old", "new"))
+        gains.setdefault(row["model"], {})[row["graph"]] = 100 * (new - old)
+    goat, gat, gcn = (mean(gains[model].values()) for model in ("goat", "gat", "gcn"))
+    worse = [-gains["goat"][graph] for graph in ("cora", "disease-lp", "tolokers")]
+    assert sorted(gains["goat"], key=gains["goat"].__getitem__)[:3] == ["tolokers", "disease-lp", "cora"]
     check_numbers(
         "docs/own-graph.md",
         [
+            f"on {len(gains['goat'])} graphs of different kinds",
+            f"rise by {goat:.1f} points for GOAT, {gat:.1f} for GAT and {gcn:.1f} for GCN",
+            f"for GOAT by {worse[0]:.1f}, {worse[1]:.1f} and {worse[2]:.1f} points",
             "A million edges between 100,000 nodes with eleven columns",
             f"take {tables['seconds of a processor']:.1f} s of one processor",
             "5 million edges between 500,000 nodes",
@@ -197,6 +208,37 @@ def test_the_share_of_time_that_intervals_cover() -> None:
     assert batches.covered([(2, 3), (0, 2), (1, 2)]) == 1.0
 
 
+def order_table() -> list[str]:
+    """What the page says about the recipe of the order tasks."""
+    table = standing.read("order")
+
+    def share(row: str, column: str, of: str = "accuracy") -> float:
+        group = table.entries[row, column].group
+        assert group is not None
+        return group.summary("test", of).mean * (100 if of == "accuracy" else 1)
+
+    large, few = "alternations-20000", "alternations-8000"
+    plain, learned, frozen = (share(row, large) for row in ("goat", "goat-noise", "goat-frozen"))
+    best = table.entries["goat-noise", large].comparison
+    assert best is not None
+    assert (best.other, best.p_value) == ("sage-lstm", pytest.approx(0.002, abs=5e-4))
+    group = table.entries["goat-noise", few].group
+    assert group is not None
+    found = [run.result.metrics["test"]["tau"] >= 0.9 for run in group.runs]
+    scans = [share(row, large) for row in ("goat-mingru", "goat-minlstm")]
+    assert min(share(row, large, "tau") for row in ("goat-mingru", "goat-minlstm")) >= 0.99
+    return [
+        f"reaches {learned:.1f} % with a learned order, {plain:.1f} % without",
+        f"and {frozen:.1f} % with an order that is frozen",
+        f"GraphSAGE with an LSTM, has {share('sage-lstm', large):.1f} %",
+        f"in {sum(found)} of {len(found)} runs (tau of at least 0.9), and the mean, {share('goat-noise', few):.1f} %",
+        f"with 20,000 nodes {share('goat-noise', 'median-20000'):.1f} % after {share('goat', 'median-20000'):.1f} %",
+        f"even the given order reaches only {share('goat-given', 'median-8000'):.1f} %",
+        "(tau of 0.99 or more on alternations",
+        f"stay at means of {scans[0]:.1f} and {scans[1]:.1f} %",
+    ]
+
+
 def test_the_page_on_the_learned_order() -> None:
     page = (ROOT / "docs/learned-order.md").read_text(encoding="utf-8")
     measured = read("2026-11-18-h200/learned_order.json")
@@ -217,6 +259,7 @@ def test_the_page_on_the_learned_order() -> None:
             f"by itself has the key in {len(right)} of {runs} runs",
             f"({len(right)} of {runs} runs) this reaches {min(shares):.2f} to {max(shares):.2f} of the accuracy",
             "falling from 0.3 to 0.1 over 70 % of the epochs",
+            *order_table(),
         ],
     )
     assert learned_order.NOISE == (0.3, 0.1)

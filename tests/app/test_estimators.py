@@ -12,7 +12,7 @@ import pyarrow
 import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.exceptions import NotFittedError
-from sklearn.metrics import accuracy_score, r2_score
+from sklearn.metrics import accuracy_score, average_precision_score, r2_score, recall_score
 
 import torch_goat
 from tests.app.conftest import Goat
@@ -80,9 +80,39 @@ def test_data_frames_train_and_predict_as_files_do(
     assert fitted.result_.metrics == Run("run").result.metrics
     assert fitted.explain("c").to_dict() == torch_goat.NodeClassifier.load("run").explain("c").to_dict()
     # Other forms of the same tables, in which the target is not needed.
-    without, arrow = nodes.drop(columns="label"), [pyarrow.Table.from_pandas(one) for one in (nodes, edges)]
-    for tables in ((without, edges), (nodes.set_index("id"), edges), arrow, ("nodes.csv", "edges.csv")):
+    without = nodes.drop(columns="label")
+    for tables in ((without, edges), (nodes.set_index("id"), edges), ("nodes.csv", "edges.csv")):
         assert (fitted.predict_proba(*tables) == shares).all()
+
+
+class Streamed:
+    """What polars and other libraries offer to Arrow."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.table = pyarrow.Table.from_pandas(frame)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.table.__arrow_c_stream__(requested_schema)
+
+
+class Distributed:
+    """A table that can only be converted."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self.frame = frame
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.frame
+
+
+@pytest.mark.parametrize("form", [pyarrow.Table.from_pandas, pyarrow.RecordBatch.from_pandas, Streamed, Distributed])
+def test_tables_of_other_libraries_are_read_as_those_of_pandas(
+    fitted: torch_goat.NodeClassifier, form: Callable[[pd.DataFrame], Any]
+) -> None:
+    nodes, edges = frames()
+    again = classifier(threshold="cost=5:1").fit(form(nodes), form(edges), target="label")
+    assert again.result_.metrics == fitted.result_.metrics
+    assert (fitted.predict_proba(form(nodes), form(edges)) == fitted.predict_proba(nodes, edges)).all()
 
 
 def test_a_score_is_that_of_the_test_nodes_or_of_other_tables(fitted: torch_goat.NodeClassifier) -> None:
@@ -110,6 +140,21 @@ def test_classes_keep_the_type_of_the_target(labels: Any) -> None:
     assert found.classes_.tolist() == list(labels)
     assert type(found.classes_.tolist()[0]) is type(np.asarray(labels).tolist()[0])
     assert found.score(nodes, edges) == np.mean(found.predict(nodes, edges) == nodes["label"])
+
+
+@pytest.mark.parametrize(("labels", "positive"), [(["no", "yes"], "no"), ([0, 1], 0), ([False, True], np.False_)])
+def test_the_positive_class_can_be_chosen(labels: list[Any], positive: Any) -> None:
+    nodes, edges = frames()
+    nodes["label"] = pd.Series(labels).take((nodes["label"] == "yes").astype(int)).set_axis(nodes.index)
+    found = classifier(threshold="0.3").fit(nodes, edges, target="label", positive=positive)
+    assert found.classes_.tolist() == labels[::-1]
+    shares, truth = found.predict_proba(nodes, edges)[:, 1], nodes["label"] == positive
+    assert (found.predict(nodes, edges) == positive).tolist() == (shares >= 0.3).tolist()
+    test = found.run_.graph().data.test_mask.numpy()
+    measured = found.result_.metrics["test"]
+    assert measured["pr_auc"] == pytest.approx(average_precision_score(truth[test], shares[test]))
+    assert found.result_.at_threshold is not None
+    assert found.result_.at_threshold["test"]["recall"] == pytest.approx(recall_score(truth[test], shares[test] >= 0.3))
 
 
 def test_columns_keep_their_types() -> None:
@@ -171,11 +216,13 @@ def test_a_folder_is_temporary_or_reused_for_the_same_tables_only(tmp_path: Path
 
 WRONG = [
     ({"target": "lable"}, "nodes: there is no column 'lable' for the target; did you mean 'label'?"),
-    ({"nodes": [1, 2]}, "nodes must be a DataFrame or the name of a file, got list"),
+    ({"nodes": [1, 2]}, "nodes must be a DataFrame, an Arrow table or the name of a file, got list"),
     ({"edges": None}, "nodes contains only nodes"),
     ({"edges": pd.DataFrame({"source": ["a", "zz"], "target": ["b", "c"]})}, "edges, row 2, column 'source': the edge"),
     ({"nodes": frames()[0].assign(town=[1, "x"] * 5)}, "nodes, column 'town': the values have several types"),
     ({"drp": ["age"]}, "unknown key 'drp'; did you mean 'drop'?"),
+    ({"positive": "maybe"}, "nodes, column 'label': the positive class must be 'no' or 'yes', got 'maybe'."),
+    ({"positive": 20, "target": "town"}, "column 'town': a positive class ('20') needs a target with two classes, not"),
 ]
 
 

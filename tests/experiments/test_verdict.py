@@ -65,6 +65,10 @@ def test_interval_over_random_splits_is_nadeau_and_bengios() -> None:
     assert found.difference == pytest.approx(differences.mean())
     assert found.interval == pytest.approx(stats.t.interval(0.95, 3, differences.mean(), scale))
     assert found.p == pytest.approx(2 * stats.t.sf(differences.mean() / scale, 3))
+    # The sentences have the unit of the tables.
+    low, high = (f"{100 * end:.1f}" for end in stats.t.interval(0.95, 3, differences.mean(), scale))
+    assert f" {100 * differences.mean():.1f} percentage points above that of GAT" in found.sentences[1]
+    assert f"(95 % interval of the difference {low} to {high} over 4 splits" in found.sentences[1]
     # Independent data are not corrected: then it is the paired t-test.
     scores = ({(split, 0): value for split, value in enumerate(values)} for values in (ours, theirs))
     plain, oracle = paired_difference(*scores), stats.ttest_rel(ours, theirs)

@@ -215,8 +215,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     Args:
         model: ``"goat"``, ``"gat"``, ``"gcn"`` or another model of ``goat train --model``.
         options: Options of the model and of training, as ``goat train --set`` takes them: ``{"heads": 4}``.
-        threshold: For two classes, when the second is predicted: ``0.3``, ``"precision=0.9"`` or ``"cost=5:1"``, see
-            :class:`~torch_goat.experiments.TrainingOptions`; ``None`` predicts the most probable class.
+        threshold: For two classes, when the positive one is predicted: ``0.3``, ``"precision=0.9"`` or ``"cost=5:1"``;
+            see :class:`~torch_goat.experiments.TrainingOptions`; ``None`` predicts the most probable class.
         seed: The seed of all random draws.
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
         folder: Where tables and run are kept; a run that was stopped there is resumed, a finished one reused. By
@@ -301,6 +301,8 @@ class TableFolder:
         found = {*category_columns(nodes), *category_columns(edges)} - {target}
         found.update([given] if isinstance(given, str) else given)
         options |= {"target": target, "categories": sorted(found)}
+        if options.get("positive") is not None:
+            options["positive"] = str(options["positive"])  # classes may be numbers
         return settings.parse(Tables, files | options, "the tables")
 
     def rename(self, text: str) -> str:

@@ -109,7 +109,7 @@ def compare(
         repeats: The number of random splits or seeds; 3 by default, or 1 for folds and split columns.
         index: The first random split, or the only fold or split column.
         minutes: The time budget; models that do not fit are left out. 0 for no limit.
-        metric: What decides, ``"accuracy"`` or ``"macro_f1"``; by default the accuracy, or the MSE.
+        metric: What decides, ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default the accuracy, or the MSE.
         device: As in :class:`NodeClassifier`.
         folder: Where tables and runs are kept; finished runs there are reused. By default a temporary folder, which is
             removed with the leaderboard and its estimators.

@@ -213,9 +213,9 @@ def compare_runs(
 
 
 def deciding_metric(runs: Sequence[FinishedRun]) -> str:
-    """The metric that decides which run is better: the one that they were trained for, if any; macro F1 if one weights
-    the classes; else the task's first."""
-    if asked := next((run.experiment.training.metric for run in runs if run.experiment.training.metric), ""):
+    """The metric that decides which run is better: the one that they were trained for or that judges the dataset, if
+    any; macro F1 if one weights the classes; else the task's first."""
+    if asked := next((run.experiment.metric for run in runs if run.experiment.metric), ""):
         return asked
     first = next(iter(runs[0].result.metrics["val"]))
     return decisive(first, any(run.experiment.training.class_weights for run in runs))

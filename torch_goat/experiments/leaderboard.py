@@ -195,7 +195,7 @@ def _timed(start: Experiment, graph: "TableGraph", device: str) -> PlannedModel:
     fabric = make_fabric(device, options.precision)
     with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
         torch.manual_seed(start.seed)
-        task = Task(graph.data, fabric.device, class_weights=options.class_weights, metric=options.metric)
+        task = Task(graph.data, fabric.device, class_weights=options.class_weights, metric=start.metric)
         network, memory = build_network(start, graph.data, task), PeakMemory(fabric.device)
         if start.model.fitted:
             check_installed(start.model.name)

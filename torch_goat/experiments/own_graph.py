@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import torch
 
@@ -20,6 +20,7 @@ from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.run import Run
 from torch_goat.experiments.search import fingerprint, own_starting_point
 from torch_goat.experiments.training.decisions import check_threshold
+from torch_goat.experiments.training.metrics import DECIDING
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.task import task_of
 from torch_goat.experiments.training.train import train
@@ -60,7 +61,7 @@ def deciding_metric(graph: "TableGraph", asked: str = "") -> str:
             )
         return "mse"
     if asked:
-        check_known("metric", asked, ("accuracy", "macro_f1"))
+        check_known("metric", asked, DECIDING)
     return asked or "accuracy"
 
 
@@ -74,8 +75,10 @@ def table_experiment(
     tables, name = replace(tables, digest=graph.digest), graph_name(tables.nodes)
     if config is None:
         config = own_starting_point(graph.schema.task, model)
-        if deciding_metric(graph, metric) == "macro_f1":
-            config = replace(config, training=replace(config.training, metric="macro_f1", class_weights=True))
+        deciding = deciding_metric(graph, metric)
+        if deciding not in ("accuracy", "mse"):
+            changes: dict[str, Any] = {"metric": deciding, "class_weights": deciding == "macro_f1"}
+            config = replace(config, training=replace(config.training, **changes))
     options, training = config.model, config.training
     if tables.order_by and options.num_orderings:  # an order that is given is not learned
         options = replace(options, given_order=True, order_noise=0.0)
@@ -181,7 +184,7 @@ def compare_models(
         repeats: The number of random splits or seeds; see :func:`repetitions`.
         minutes: The time budget; 0 for none.
         models: The names of the models to compare.
-        metric: What decides, ``"accuracy"`` or ``"macro_f1"``; by default the accuracy, or the MSE.
+        metric: What decides, ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default the accuracy, or the MSE.
         device: As in :func:`train`.
         runner: Trains one run; called like ``train(experiment, folder, graph=graph)``.
         on_plan: Called with the plan before the first run.

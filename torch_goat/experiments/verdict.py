@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from torch_goat.experiments.training import metrics
+
 if TYPE_CHECKING:
     from torch_goat.experiments.comparison import RunGroup
 
@@ -27,7 +29,6 @@ _BY_TASK: Final = {
     "constant": ("majority class", "training mean"),
     "linear": ("logistic regression", "ridge regression"),
 }
-_METRICS: Final = {"macro_f1": "macro F1", "roc_auc": "ROC AUC", "mse": "mean squared error", "r2": "R²"}
 
 
 @dataclass(frozen=True)
@@ -203,17 +204,22 @@ def _conclude(versus: Difference, name: str, other: str) -> str:
 
 
 def _measured(versus: Difference, name: str, other: str) -> str:
-    metric, size = _METRICS.get(versus.metric, versus.metric), versus.difference
+    metric, size = metrics.NAMES.get(versus.metric, versus.metric), versus.difference
     if not math.isfinite(size):
         return "There are no test nodes on which both were measured."
-    how = f"{abs(size):.3g} {'above' if size > 0 else 'below'}" if size else "the same as"
+    unit = " percentage points" if versus.metric in metrics.PERCENT else ""
+    how = f"{_number(abs(size), versus)}{unit} {'above' if size > 0 else 'below'}" if size else "the same as"
     what = versus.over if versus.pairs != 1 else versus.over[:-1]
     text = f"{versus.pairs} {what}"
     if math.isfinite(versus.interval[0]):
-        low, high = (f"{end:.3g}" for end in versus.interval)
+        low, high = (_number(end, versus) for end in versus.interval)
         text = f"95 % interval of the difference {low} to {high} over {text}, p = {_p(versus.p)}"
     only = " With a single split, this covers the choice of the seed only." if versus.over == "seeds" else ""
     return f"On the test nodes, the {metric} of {name} is {how} that of {other} ({text}).{only}"
+
+
+def _number(value: float, versus: Difference) -> str:
+    return f"{100 * value:.1f}" if versus.metric in metrics.PERCENT else f"{value:.3g}"
 
 
 def _settle(versus: Difference) -> str:

@@ -165,8 +165,11 @@ def test_classes_weigh_the_same_on_request_and_edge_features_are_for_those_that_
     ended = goat("train", *tables, "--model", "gcn", "--metric", "macro_f1", *FAST, "--out", "weighted")
     assert "the classes are unbalanced" not in ended.out
     assert settings.read(Experiment, Path("weighted/config.toml")).training.class_weights
+    goat("train", *tables, "--model", "gcn", "--metric", "roc_auc", *FAST, "--out", "ranked")
+    ranked = settings.read(Experiment, Path("ranked/config.toml")).training
+    assert (ranked.metric, ranked.class_weights) == ("roc_auc", False)
     result = json.loads(Path("weighted/result.json").read_text())["metrics"]["val"]
-    assert f" macro_f1 {result['macro_f1']:.4f} " in " ".join(goat("runs", "weighted").out.split())
+    assert f" macro_f1 {100 * result['macro_f1']:.2f} % " in " ".join(goat("runs", "weighted").out.split())
 
 
 def test_the_command_line_takes_the_place_of_a_folders_split(goat: Goat, tmp_path: Path) -> None:

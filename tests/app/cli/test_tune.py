@@ -78,11 +78,14 @@ def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, mo
         weighted,
         [*own, "age", "--task", "regression"],
         ["arrays"],
+        [*own, "label", "--metric", "roc_auc", "--prune"],
     ):
         assert goat("tune", *arguments, code=1).err == "goat: begun\n"
     begun: list[Search] = [call.args[0] for call in tune.call_args_list]
     found = [(one.metric, one.experiment.training.class_weights) for one in begun]
-    assert found == [("accuracy", False), *[("macro_f1", True)] * 2, ("mse", False), ("accuracy", False)]
+    assert found[:5] == [("accuracy", False), *[("macro_f1", True)] * 2, ("mse", False), ("accuracy", False)]
+    assert found[5:] == [("roc_auc", False)]
+    assert begun[5].experiment.metric == "roc_auc"  # which pruning watches
     assert begun[1].space == paper_grid("goat", "classification")
     assert begun[4].experiment.graph == str(Path("arrays").resolve())
 
@@ -129,7 +132,8 @@ def test_the_defaults_are_the_first_trial_and_all_models_have_the_same_budget(go
         assert (first.model.kinds, replace(first.model, last="")) == (start.model.kinds, start.model)
         assert replace(first.training, epochs=500) == start.training
         best[name] = max(float(line["val_accuracy"]) for line in lines)
-        assert f"The defaults are trial 0 with validation accuracy {float(lines[0]['val_accuracy']):.4f}" in ended.out
+        share = f"{100 * float(lines[0]['val_accuracy']):.2f} %"
+        assert f"The defaults are trial 0 with validation accuracy {share}" in ended.out
     winner = ended.out.split("Train with them: goat train --config search/")[1].split("/")[0]
     assert best[winner] == max(best.values())
     assert "default" in ended.out

@@ -130,7 +130,7 @@ WRONG = [
     ("tune arrays --indices 0,1", "arrays has index 0 under the split 'masks', got [0, 1]"),
     (f"tune {OWN} --time-column age --indices 1", "has index 0 under the split 'time', got [1]"),
     (f"tune {OWN} --indices=-1", "has indices from 0 under the split 'random', got [-1]"),
-    (f"tune {OWN} --metric macro_f1 --prune", "pruning uses the accuracy, not the macro_f1"),
+    (f"tune {OWN} --metric pr_auc --prune", "pruning uses the accuracy, not the pr_auc"),
     (f"tune {OWN} --set tables.directed=true", "would change how the graph is read"),
     (f"tune {OWN} --metric mse", "has no metric 'mse'; known are accuracy, macro_f1, pr_auc, roc_auc"),
     # goat pid

@@ -16,6 +16,7 @@ from torch_goat.experiments import Run, TrainingOptions, fit, predict, train
 from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.own_graph import override, table_experiment
 from torch_goat.experiments.training.decisions import (
+    PRIOR,
     ThresholdRule,
     choose_threshold,
     decide,
@@ -25,30 +26,59 @@ from torch_goat.experiments.training.decisions import (
 from torch_goat.settings import SettingsError
 
 
+def scores(
+    nodes: int, classes: int, factor: float, generator: torch.Generator, spread: float = 1.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scores and classes of nodes; the factor is the temperature that would make them exact."""
+    out = spread * torch.randn(nodes, classes, generator=generator, dtype=torch.double)
+    return factor * out, torch.multinomial(out.softmax(dim=-1), 1, generator=generator).view(-1)
+
+
 @pytest.mark.parametrize(("classes", "factor"), [(2, 5.0), (2, 0.2), (4, 3.0)])
-def test_the_temperature_has_the_lowest_log_loss(classes: int, factor: float) -> None:
-    generator = torch.Generator().manual_seed(classes)
-    out = torch.randn(400, classes, generator=generator, dtype=torch.double)
-    y = torch.multinomial(out.softmax(dim=-1), 1, generator=generator).view(-1)
-    out = factor * out  # scores of a network that is over- or underconfident
+def test_the_temperature_has_the_lowest_log_loss_with_its_prior(classes: int, factor: float) -> None:
+    out, y = scores(400, classes, factor, torch.Generator().manual_seed(classes))
 
     def loss(log_temperature: float) -> float:
         return float(log_loss(y, (out / math.exp(log_temperature)).softmax(dim=-1), labels=range(classes)))
 
-    best = minimize_scalar(loss, bounds=(-4, 4), method="bounded", options={"xatol": 1e-10}).x
+    def shrunk(u: float) -> float:
+        return 400 * loss(u) + PRIOR * (math.exp(-u) - 1 + u)
+
+    best = minimize_scalar(shrunk, bounds=(-4, 4), method="bounded", options={"xatol": 1e-10}).x
     temperature = fit_temperature(out.float(), y)
     assert temperature == pytest.approx(math.exp(best), rel=1e-4)
+    assert loss(best) < loss(math.log(factor)) + 0.01  # so many nodes outweigh the prior
     found = measure_calibration(out, y, temperature)
     assert found["log_loss_before"] == pytest.approx(loss(0))
     assert found["log_loss_after"] == pytest.approx(loss(best))
     assert found["error_after"] < found["error_before"]
 
 
-def test_scores_without_a_best_temperature_keep_theirs() -> None:
+@pytest.mark.parametrize("nodes", [10, 20, 50])
+def test_a_temperature_from_few_nodes_does_not_harm_others(nodes: int) -> None:
+    generator = torch.Generator().manual_seed(nodes)
+
+    def harm(factor: float) -> list[float]:
+        """What the calibration on a few nodes adds to the log loss of other nodes, in 40 draws."""
+        found = []
+        for _ in range(40):
+            out, y = scores(nodes + 1000, 2, factor, generator, spread=2.0)
+            after = measure_calibration(out[nodes:], y[nodes:], fit_temperature(out[:nodes], y[:nodes]))
+            found.append(after["log_loss_after"] - after["log_loss_before"])
+        return found
+
+    exact = harm(1.0)  # nothing to gain
+    assert np.mean(exact) < 0.01
+    assert max(exact) < 0.05
+    assert np.mean(harm(0.5)) < -0.005  # underconfident
+    assert np.mean(harm(2.0)) < -0.01  # overconfident
+
+
+def test_the_temperature_stays_near_one_where_few_nodes_have_no_best_one() -> None:
     out, y = torch.tensor([[2.0, 1.0], [0.0, 5.0]]), torch.tensor([0, 1])
-    assert fit_temperature(out, y) == 1.0  # all are right: no temperature would be low enough
+    assert 0.8 < fit_temperature(out, y) < 1  # all are right: for them alone, no temperature would be low enough
+    assert 1 < fit_temperature(out, 1 - y) < 2  # all are wrong: none would be high enough
     assert fit_temperature(torch.tensor([[math.inf, 0.0], [1.0, 0.0]]), y) == 1.0
-    assert fit_temperature(out, 1 - y) == pytest.approx(100)  # all are wrong: as unsure as possible
 
 
 probabilities = st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=2, max_size=25)

@@ -1,5 +1,7 @@
 import math
+from dataclasses import replace
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,8 +10,9 @@ import torch.nn.functional as F
 from torch_geometric.nn import GCN
 
 from tests.experiments.models.cases import options
-from tests.experiments.training.graphs import Constant, constant_data, tiny
-from torch_goat.experiments import TrainingOptions
+from tests.experiments.training.graphs import Constant, constant_data, tiny, tiny_steps
+from torch_goat.experiments import Experiment, Run, TrainingOptions, train
+from torch_goat.experiments.comparison import deciding_metric
 from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.training.loop import Loop
 from torch_goat.experiments.training.processes import make_fabric
@@ -270,3 +273,17 @@ def test_weight_decay_may_spare_the_weights_of_rnns() -> None:
         spared = [name for name, value in model.named_parameters() if decay[id(value)] == 0]
         assert spared == (rnn if spare else [])
         assert len(decay) == len(list(model.parameters()))
+
+
+def test_the_metric_of_the_dataset_decides_the_best_epoch_and_run(tmp_path: Path) -> None:
+    options = TrainingOptions(epochs=12, stop_on="metric", patience=0, learning_rate=0.05)
+    experiment = Experiment("tolokers", model=ModelOptions("gcn"), training=options)
+    with tiny_steps():
+        result = train(experiment, tmp_path, device="cpu")
+    run = Run(tmp_path)
+    area = run.curves["val_roc_auc"]
+    assert result.best_epoch == 1 + int(area.argmax())
+    assert result.metrics["val"]["roc_auc"] == pytest.approx(area.max())
+    assert deciding_metric([run]) == "roc_auc"
+    assert replace(experiment, training=replace(options, metric="accuracy")).metric == "accuracy"
+    assert replace(experiment, graph="own").metric == Experiment("cora").metric == ""

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from sklearn.metrics import f1_score, roc_auc_score
 
 from tests.experiments.training.graphs import tiny
 from torch_goat.data.loader import open_graph, write_graph
@@ -26,6 +27,24 @@ def test_an_epoch_measures_what_the_metrics_say(regression: bool) -> None:
     assert float(task.loss(out)) == pytest.approx(float(expected(guess[data.train_mask], data.y[data.train_mask])))
     classes, numbers = {"accuracy", "macro_f1", "roc_auc", "pr_auc"}, {"mse", "rmse", "mae", "r2"}
     assert set(metrics["test"]) == (numbers if regression else classes)
+
+
+@pytest.mark.parametrize("metric", ["macro_f1", "roc_auc"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_an_epoch_measures_the_metric_that_decides(metric: str, classes: int) -> None:
+    data = tiny()
+    data.y = data.y % classes
+    out = torch.randn(60, classes)
+    out[:7] = out[0]  # equal scores
+    task = Task(data, CPU, metric=metric)
+    found = task.metrics(out)
+    assert task.measure(out).tolist()[1:] == pytest.approx([found[split][metric] for split in ("train", "val", "test")])
+    probability, y = out.softmax(dim=-1)[data.val_mask], data.y[data.val_mask]
+    if metric == "roc_auc":
+        expected = roc_auc_score(y, probability[:, 1] if classes == 2 else probability, multi_class="ovr")
+    else:
+        expected = f1_score(y, probability.argmax(dim=-1), average="macro")
+    assert found["val"][metric] == pytest.approx(expected)
 
 
 def test_keys_of_edges_become_ranks_that_no_precision_rounds() -> None:

@@ -84,7 +84,7 @@ class Aligned:
 
 def _is_number(text: str) -> bool:
     try:
-        float(text.replace(",", "") or 0)
+        float(text.replace(",", "").removesuffix(" %") or 0)
     except ValueError:
         return False
     return True

@@ -66,6 +66,7 @@ def graph_option(*names: str, text: str, **more: Any) -> Any:
 _TABLE_OPTIONS: Final[dict[str, tuple[Any, str, str]]] = {
     "target": (str, "target", "Node column to predict."),
     "task": (str, "task", "classification or regression; by default detected from the target."),
+    "positive": (str, "positive", "Of two classes, the one that --threshold, precision, ROC and PR AUC are about."),
     "id": (str, "id", "Column with the node ids; by default id, or the first."),
     "directed": (bool, "directed", "Pass messages from source to target only."),
     "edge_features": (bool, "edge_features", "Use the other edge columns as features."),
@@ -91,31 +92,27 @@ class Given(NamedTuple):
     options: list[str]  # their names, such as "--target"
 
 
-def reads_tables(*without: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Adds the options on reading tables, except some, to a command, which receives them as ``given``."""
-    chosen = {name: option for name, option in _TABLE_OPTIONS.items() if name not in without}
+def reads_tables(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options on reading tables to a command, which receives them as ``given``."""
 
-    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(command)
-        def called(**values: Any) -> Any:
-            given = {name: value for name in chosen if (value := values.pop(name))}
-            keyed = {chosen[name][1]: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
-            return command(**values, given=Given(keyed, [f"--{name.replace('_', '-')}" for name in given]))
+    @functools.wraps(command)
+    def called(**values: Any) -> Any:
+        given = {name: value for name in _TABLE_OPTIONS if (value := values.pop(name))}
+        keyed = {_TABLE_OPTIONS[name][1]: tuple(v) if isinstance(v, list) else v for name, v in given.items()}
+        return command(**values, given=Given(keyed, [f"--{name.replace('_', '-')}" for name in given]))
 
-        parameters = [one for name, one in inspect.signature(command).parameters.items() if name != "given"]
-        for name, (kind, _, text) in chosen.items():
-            more = {"min": 2} if name == "folds" else {}
-            names = [f"--{name.replace('_', '-')}", *(["--time-column"] if name == "time" else [])]
-            annotation = Annotated[kind, graph_option(*names, text=text, **more)]  # type: ignore[valid-type]
-            default = {str: "", bool: False}.get(kind)
-            parameters.append(
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-            )
-        called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-        called.__annotations__ = {one.name: one.annotation for one in parameters}
-        return called
-
-    return decorate
+    parameters = [one for name, one in inspect.signature(command).parameters.items() if name != "given"]
+    for name, (kind, _, text) in _TABLE_OPTIONS.items():
+        more = {"min": 2} if name == "folds" else {}
+        names = [f"--{name.replace('_', '-')}", *(["--time-column"] if name == "time" else [])]
+        annotation = Annotated[kind, graph_option(*names, text=text, **more)]  # type: ignore[valid-type]
+        default = {str: "", bool: False}.get(kind)
+        parameters.append(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        )
+    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    return called
 
 
 def check_not_set(assignments: Sequence[str] | None, key: str, option: str) -> None:

@@ -33,7 +33,7 @@ CHANCE = 0.05  # the p-value above which information counts as chance
 COLUMNS = 5  # single columns that are shown
 
 
-@reads_tables()
+@reads_tables
 def pid(
     *,
     given: Given,

@@ -198,7 +198,8 @@ def read_graph(tables: Tables, index: int) -> "TableGraph":
         counts = torch.bincount(data.y[data.train_mask], minlength=len(schema.classes)).tolist()
         shown = ", ".join(f"{name}: {count}" for name, count in list(zip(schema.classes, counts, strict=True))[:20])
         shown += ", ..." if len(counts) > 20 else ""
-        say(f"Target: {schema.target!r}, {len(schema.classes)} classes (training nodes: {shown}).")
+        positive = f"; {schema.classes[1]!r} is the positive one" if len(schema.classes) == 2 else ""
+        say(f"Target: {schema.target!r}, {len(schema.classes)} classes (training nodes: {shown}){positive}.")
     else:
         mean, scale = schema.target_mean, schema.target_scale
         say(f"Target: {schema.target!r}, a number (mean {mean:.4g}, standard deviation {scale:.4g}).")

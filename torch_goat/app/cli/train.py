@@ -17,10 +17,10 @@ from torch_goat.app.cli.start import start
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables import Tables
 from torch_goat.experiments import Experiment, MLflow, Result, Run, TensorBoard, WandB, finished
-from torch_goat.experiments.comparison import REPEATS, Ranking, Summary
+from torch_goat.experiments.comparison import REPEATS, Ranking, RunGroup
 from torch_goat.experiments.search import fingerprint
 from torch_goat.experiments.training.loggers import EpochLogger
-from torch_goat.experiments.training.metrics import show
+from torch_goat.experiments.training.metrics import PERCENT, show, title
 from torch_goat.experiments.training.processes import processes
 from torch_goat.experiments.verdict import shown
 from torch_goat.files import no_link
@@ -49,7 +49,7 @@ MINUTES = 10  # of a comparison
 REASONS = {"epochs": "the maximum", "patience": "no improvement after it", "diverged": "then it diverged"}
 
 
-@options.reads_tables()
+@options.reads_tables
 def train(
     *,
     given: options.Given,
@@ -83,8 +83,8 @@ def train(
         str | None,
         typer.Option(
             metavar="RULE",
-            help="For two classes, when to predict the second: from a probability such as 0.3 on, or chosen on the "
-            "validation nodes by precision=0.9 or by cost=5:1, those of a missed and of a false positive.",
+            help="For two classes, when to predict the positive one: from a probability such as 0.3 on, or chosen "
+            "on the validation nodes by precision=0.9 or by cost=5:1, those of a missed and of a false positive.",
         ),
     ] = None,
     device: options.Device = "auto",
@@ -105,7 +105,7 @@ def train(
     metric: Annotated[
         str,
         options.graph_option(
-            "--metric", text="What decides: accuracy, or macro_f1, in which all classes count equally."
+            "--metric", text="What decides: accuracy, macro_f1, in which all classes count equally, or roc_auc."
         ),
     ] = "",
     repeats: Annotated[
@@ -234,27 +234,28 @@ def _show_decision(result: Result, classes: Sequence[str]) -> None:
         found = result.calibration[split]
         say(
             f"Probabilities are calibrated on the validation nodes (temperature {result.temperature:.3g}): the "
-            f"expected calibration error on the {name} nodes is {found['error_before']:.3f} before and "
-            f"{found['error_after']:.3f} after."
+            f"expected calibration error on the {name} nodes is {100 * found['error_before']:.1f} % before and "
+            f"{100 * found['error_after']:.1f} % after."
         )
     if result.at_threshold is not None:
         found = result.at_threshold[split]
-        precise = "no node reaches it" if math.isnan(found["precision"]) else f"precision {found['precision']:.3f}"
+        precision = 100 * found["precision"]
+        precise = "no node reaches it" if math.isnan(precision) else f"precision {precision:.1f} %"
         say(
             f"{classes[1]!r} is predicted from a probability of {result.threshold:.4g} on: {precise}, recall "
-            f"{found['recall']:.3f} on the {name} nodes."
+            f"{100 * found['recall']:.1f} % on the {name} nodes."
         )
 
 
 def _show_ranking(ranking: Ranking[Run], tables: Tables) -> None:
-    metrics = list(ranking.groups[0].runs[0].result.metrics["test"])
-    rows = []
+    metrics = ranking.groups[0].runs[0].result.metrics["test"]
+    columns, rows = [("val", ranking.metric), *(("test", metric) for metric in metrics)], []
     for group in ranking.groups:
         name = shown(group.label, ranking.metric)
-        cells = [group.summary("val", ranking.metric), *(group.summary("test", metric) for metric in metrics)]
+        cells = [_shown(group, *one) for one in columns]
         seconds = sum(run.result.seconds for run in group.runs) / len(group.runs)
-        rows.append([name, *map(_shown, cells), f"{seconds:.1f}"])
-    names = [f"validation {ranking.metric}", *(f"test {metric}" for metric in metrics)]
+        rows.append([name, *cells, f"{seconds:.1f}"])
+    names = [f"{'validation' if split == 'val' else split} {title(metric)}" for split, metric in columns]
     console().print(Aligned(["model", *names, "seconds"], rows))
     runs = ranking.groups[0].runs
     what = "seeds on the same split" if len({run.experiment.index for run in runs}) == 1 else _WHAT[tables.split]
@@ -269,8 +270,11 @@ def _verdict(ranking: Ranking[Run]) -> tuple[str, ...]:
     return ranking.verdict.sentences
 
 
-def _shown(summary: Summary) -> str:
-    return f"{summary.mean:.4g}" + ("" if summary.std is None else f" ± {summary.std:.2g}")
+def _shown(group: RunGroup[Run], split: str, metric: str) -> str:
+    """Mean and standard deviation of a metric."""
+    mean, std, _ = group.summary(split, metric)
+    form, factor = ((".1f", ".1f"), 100) if metric in PERCENT else ((".4g", ".2g"), 1)
+    return f"{factor * mean:{form[0]}}" + ("" if std is None else f" ± {factor * std:{form[1]}}")
 
 
 def _show_next(tables: Tables, graph: "TableGraph", best: Path, ordered: Path | None, whole: Path) -> None:

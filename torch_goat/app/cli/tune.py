@@ -14,7 +14,7 @@ from torch_goat.experiments import Experiment
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.search import Search, paper_grid, parse_space, search_space
 from torch_goat.experiments.search.search import METRICS, best_first, checked, settings_of, short, size
-from torch_goat.experiments.training.metrics import show
+from torch_goat.experiments.training.metrics import DECIDING, show
 from torch_goat.experiments.verdict import shown
 from torch_goat.settings import SettingsError
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ALL = "all"  # as a model: those that are compared on your own graph
 
 
-@options.reads_tables()
+@options.reads_tables
 def tune(
     *,
     given: options.Given,
@@ -55,7 +55,9 @@ def tune(
     spaces: Annotated[
         list[str] | None, typer.Option("--space", metavar="KEY=A,B", help="Values to search for a key; repeatable.")
     ] = None,
-    metric: Annotated[str, typer.Option(help="Metric to optimise; by default accuracy or mse.")] = "",
+    metric: Annotated[
+        str, typer.Option(help="Metric to optimise; by default that of the dataset, else accuracy or mse.")
+    ] = "",
     indices: Annotated[
         str,
         typer.Option(
@@ -78,7 +80,7 @@ def tune(
     """
     options.check_not_set(assignments, "index", "--indices")
     fixed = options.with_options(assignments, {"training.precision": precision, "seed": seed})
-    asked = metric if metric == "macro_f1" else ""
+    asked = metric if metric in DECIDING else ""
     begun = start(dataset, edges, given, None if model == ALL else model, split, config, None, asked)
     if grid and config is None:
         begun = begun.with_paper_options()
@@ -99,7 +101,7 @@ def tune(
             experiment,
             checked(space | chosen, experiment, _keys(fixed, spaces or [])),
             indices=_numbers(indices) if indices else tuple(splits),
-            metric=metric or METRICS[begun.task][0],
+            metric=metric or experiment.metric or METRICS[begun.task][0],
             method="grid" if grid else "tpe",
             seed=seed,
             prune=prune,

@@ -18,14 +18,13 @@ from matplotlib.ticker import MaxNLocator
 from torch_goat.app.explain import Importance, Stability
 from torch_goat.app.explain.figure import short
 from torch_goat.app.report.measures import Bin
-from torch_goat.app.report.text import METRICS, SPLITS, model_name
+from torch_goat.app.report.text import SPLITS, model_name
 from torch_goat.experiments import NamedGraph, Run
 from torch_goat.experiments.comparison import RunGroup
-from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
+from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, NAMES, scale, title
 
 MAX_COUNTS: Final = 12  # classes up to which the confusion matrix shows counts
 POINTS: Final = 2000  # of a scatter plot
-NAMES: Final = METRICS | {"mse": "squared error (target unit²)"}
 
 # Placeholder colours that become variables of the style sheet, so that charts follow the light or dark theme.
 INK: Final = "#0a0a01"
@@ -103,7 +102,7 @@ def _attribute(key: str, value: str, name: str) -> str:
 
 def intervals_chart(groups: Sequence[RunGroup[Run]]) -> Chart:
     metric = groups[0].metric
-    unit = _unit(metric)
+    unit = scale(metric)
     caption = "Points: test metric; lines: 95 % intervals. The model with the best validation is on top."
     chart = Chart("intervals", "Comparison of models", caption)
     with chart.axes(5.4, 0.9 + 0.36 * len(groups)) as axes:
@@ -112,7 +111,7 @@ def intervals_chart(groups: Sequence[RunGroup[Run]]) -> Chart:
             axes.plot(ends, [place, place], color=SERIES[0], alpha=0.5, linewidth=4)
             axes.plot([unit * group.mean], [place], "o", color=SERIES[0])
         axes.set_yticks(range(len(groups)), [short(model_name(group)) for group in groups])
-        axes.set(ylim=(len(groups) - 0.5, -0.5), xlabel=f"test {NAMES[metric]}", ylabel="model")
+        axes.set(ylim=(len(groups) - 0.5, -0.5), xlabel=f"test {title(metric)}", ylabel="model")
         axes.grid(axis="y", visible=False)
     return chart
 
@@ -122,14 +121,14 @@ def importance_chart(found: Sequence[Importance], metric: str, nodes: str) -> Ch
     caption = f"The {worse} of the metric on the {nodes} nodes if the column is permuted. Bars: 95 % intervals."
     chart = Chart("importance", "Importance of columns", caption)
     with chart.axes(4.6, 0.9 + 0.28 * len(found)) as axes:
-        values, unit = [one.drop for one in found], _unit(metric)
+        values, unit = [one.drop for one in found], scale(metric)
         ends = np.array([one.interval for one in found])
         axes.barh(range(len(found)), [unit * value for value in values], color=SERIES[0], alpha=0.7, height=0.6)
         error = unit * np.stack([values - ends[:, 0], ends[:, 1] - values]).clip(min=0)
         axes.errorbar([unit * value for value in values], range(len(found)), xerr=error, fmt="none", ecolor=INK)
         axes.axvline(0, color=MUTED, linewidth=0.8)
         axes.set_yticks(range(len(found)), [short(one.feature.name) for one in found])
-        axes.set(ylim=(len(found) - 0.5, -0.5), xlabel=f"{worse} of the {NAMES[metric]}", ylabel="column")
+        axes.set(ylim=(len(found) - 0.5, -0.5), xlabel=f"{worse} of the {title(metric, 'points')}", ylabel="column")
         axes.grid(axis="y", visible=False)
     return chart
 
@@ -145,10 +144,10 @@ def learning_charts(run: Run, graph: NamedGraph, metric: str) -> list[Chart]:
     metric = metric if metric in measured else measured[0]
     parts = {split: label for split, label in SPLITS.items() if split != "test"}
     losses = {"training, with dropout": curves["train_loss"], "validation": curves["val_loss"]}
-    metrics = {label: _unit(metric) * curves[f"{split}_{metric}"] for split, label in parts.items()}
+    metrics = {label: scale(metric) * curves[f"{split}_{metric}"] for split, label in parts.items()}
     caption = f"The dashed line marks epoch {best_epoch}, whose weights were kept."
     charts = [Chart("loss", "Loss by epoch", caption), Chart("metric", f"{_name(metric)} by epoch", caption)]
-    for chart, label, lines in zip(charts, (loss, NAMES[metric]), (losses, metrics), strict=True):
+    for chart, label, lines in zip(charts, (loss, title(metric)), (losses, metrics), strict=True):
         with chart.axes() as axes:
             for number, (split, values) in enumerate(lines.items()):
                 _line(axes, number, curves["epoch"], values, split)
@@ -237,11 +236,11 @@ def degree_chart(bins: Sequence[Bin], metric: str) -> Chart:
     caption = "Test nodes. Bars: 95 % intervals; in brackets: number of nodes."
     chart = Chart("degree", f"{_name(metric)} by degree", caption)
     with chart.axes() as axes:
-        _points(axes, range(len(bins)), bins, _unit(metric))
+        _points(axes, range(len(bins)), bins, scale(metric))
         labels = [f"{one.low:.0f}" if one.low == one.high else f"{one.low:.0f}–{one.high:.0f}" for one in bins]
         labels = [f"{label}\n({one.nodes:,})" for label, one in zip(labels, bins, strict=True)]
         axes.set_xticks(range(len(bins)), labels)
-        axes.set(xlabel="degree (number of neighbours)", ylabel=f"test {NAMES[metric]}")
+        axes.set(xlabel="degree (number of neighbours)", ylabel=f"test {title(metric)}")
         axes.grid(axis="x", visible=False)
     return chart
 
@@ -274,12 +273,8 @@ def stability_chart(stability: Stability) -> Chart | None:
 
 
 def _name(metric: str) -> str:
-    name = NAMES[metric].partition(" (")[0]
+    name = NAMES.get(metric, metric)
     return name[0].upper() + name[1:]
-
-
-def _unit(metric: str) -> int:
-    return 1 if metric in LOWER_IS_BETTER or metric == "r2" else 100
 
 
 def _line(axes: Axes, number: int, x: Any, y: Any, label: str) -> None:

@@ -18,15 +18,6 @@ from torch_goat.experiments.verdict import Difference, shown
 
 Groups = Sequence[RunGroup[Run]]
 SPLITS = {"train": "training", "val": "validation", "test": "test"}
-METRICS = {
-    "accuracy": "accuracy (%)",
-    "macro_f1": "macro F1 (%)",
-    "roc_auc": "ROC AUC (%)",
-    "pr_auc": "PR AUC (%)",
-    "mse": "mean squared error",
-    "rmse": "root mean squared error",
-    "mae": "mean absolute error",
-}
 
 
 class Table(NamedTuple):
@@ -87,7 +78,7 @@ def _level(group: RunGroup[Run], graph: NamedGraph) -> str:
     if group.metric == "accuracy":
         text = f"{name} classifies {value} of the {nodes} correctly"
     else:
-        text = f"{name} has a {METRICS[group.metric].partition(' (')[0]} of {value} on the {nodes}"
+        text = f"{name} has a {metrics.NAMES.get(group.metric, group.metric)} of {value} on the {nodes}"
     text += f", on average over {runs} runs" if runs > 1 else ""
     return f"{text} (95 % interval: {_interval(group)})." if math.isfinite(group.interval[0]) else f"{text}."
 
@@ -106,7 +97,7 @@ def _trivial(ranking: Ranking[Run], graphs: Sequence[NamedGraph]) -> str:
         values.append(getattr(metrics, metric)(out, target))
     what = "the most frequent class" if graphs[0].classes else "the training mean"
     value = number(sum(values) / len(values), metric, unit=True)
-    return f"If all predictions were {what}, the {METRICS[metric].partition(' (')[0]} would be {value}."
+    return f"If all predictions were {what}, the {metrics.NAMES.get(metric, metric)} would be {value}."
 
 
 def data_table(graph: NamedGraph) -> Table:
@@ -152,10 +143,11 @@ def _range(y: torch.Tensor, graph: NamedGraph) -> str:
 
 def comparison_table(ranking: Ranking[Run], test_nodes: int) -> Table:
     groups, best = ranking.groups, ranking.groups[0]
-    metric = METRICS.get(ranking.metric, ranking.metric)
+    metric = metrics.title(ranking.metric)
     columns = ["model", f"test {metric}", "95 % interval", "interval over", f"validation {metric}"]
     if len(groups) > 1:
-        columns += [f"difference from {model_name(best)}", "its 95 % interval", "conclusion"]
+        points = " (points)" if ranking.metric in metrics.PERCENT else ""
+        columns += [f"difference from {model_name(best)}{points}", "its 95 % interval", "conclusion"]
     cells = []
     for group in groups:
         runs = len(group.runs)
@@ -181,7 +173,8 @@ def importance_table(found: Sequence[Importance], metric: str) -> Table:
         [one.feature.name, signed(one.drop, metric), " to ".join(signed(end, metric) for end in one.interval)]
         for one in found
     ]
-    return Table("Importance of columns", ["column", f"{what} {METRICS.get(metric, metric)}", "95 % interval"], rows)
+    columns = ["column", f"{what} {metrics.title(metric, 'points')}", "95 % interval"]
+    return Table("Importance of columns", columns, rows)
 
 
 def comparison_notes(
@@ -218,7 +211,7 @@ def metrics_table(result: Result) -> Table:
     rows = [
         [SPLITS[split], *(number(values[name], name) for name in names)] for split, values in result.metrics.items()
     ]
-    return Table("Metrics of the best epoch", ["part", *(METRICS.get(one, one) for one in names)], rows)
+    return Table("Metrics of the best epoch", ["part", *map(metrics.title, names)], rows)
 
 
 def importance_notes(found: Sequence[Importance], total: int, part: str) -> list[str]:
@@ -309,9 +302,9 @@ def number(value: float, metric: str, unit: bool = False) -> str:
     """A formatted metric; shares are percentages."""
     if not math.isfinite(value):
         return "–"
-    if metric in LOWER_IS_BETTER or metric == "r2":
-        return f"{value:.4g}"
-    return f"{100 * value:.1f}{' %' if unit else ''}"
+    if metric in metrics.PERCENT:
+        return f"{100 * value:.1f}{' %' if unit else ''}"
+    return f"{value:.4g}"
 
 
 def _interval(group: RunGroup[Run]) -> str:

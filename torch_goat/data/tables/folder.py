@@ -26,7 +26,7 @@ def find_tables(nodes: str, edges: str = "") -> dict[str, Any]:
         raise TableError(f"{nodes} is a folder that contains the edges; leave out {edges}.")
     values: dict[str, Any] = {}
     if (folder / GRAPH).is_file():
-        values = vars(settings.read(Tables, folder / GRAPH))
+        values = settings.to_table(settings.read(Tables, folder / GRAPH))
         files = [values["nodes"], values["edges"]]
         if any(Path(file).name != file for file in files if file):
             raise TableError(f"{folder / GRAPH}: nodes and edges must be names of files in the folder, got {files}.")

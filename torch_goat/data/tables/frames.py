@@ -59,12 +59,16 @@ def _to_parquet(table: Any, name: str) -> bytes:
         raise TableError(
             "tables in memory are kept as Parquet, which needs pyarrow; install torch-goat[parquet]."
         ) from None
+    if not hasattr(table, "__arrow_c_stream__") and hasattr(table, "to_pandas"):
+        table = table.to_pandas()
     if _is_pandas(table):
         table = _from_pandas(table, name)
     elif hasattr(table, "__arrow_c_stream__"):  # polars, Arrow
         table = pyarrow.table(table)
     else:
-        raise TableError(f"{name} must be a DataFrame or the name of a file, got {type(table).__name__}.")
+        raise TableError(
+            f"{name} must be a DataFrame, an Arrow table or the name of a file, got {type(table).__name__}."
+        )
     content = io.BytesIO()
     try:
         parquet.write_table(table.replace_schema_metadata(None), content)  # so that equal tables are equal files

@@ -13,7 +13,7 @@ from torch_goat.data.tables.columns import (
     numbers,
 )
 from torch_goat.data.tables.options import Tables, Task
-from torch_goat.data.tables.source import Source
+from torch_goat.data.tables.source import Source, TableError
 
 FEW_CLASSES = 20  # up to so many distinct integers are classes
 
@@ -38,6 +38,7 @@ def read_target(tables: Tables, source: Source, task: Task) -> tuple[np.ndarray,
     if not labelled.any():
         raise source.error(~labelled, values, "no node has a target; fill in some.")
     if task == "regression":
+        _check_positive(tables, source, ())
         y = numbers(source, values)
         if len(np.unique(y[~np.isnan(y)])) < 2:
             raise source.error(labelled, values, "all targets are {cell}, so there is nothing to learn.")
@@ -51,4 +52,20 @@ def read_target(tables: Tables, source: Source, task: Task) -> tuple[np.ndarray,
     if len(classes) == labelled.sum():
         reason = "every node has a different class; choose another target, or --task regression for numbers."
         raise source.error(labelled, values, reason)
+    if _check_positive(tables, source, classes) == 0:
+        classes = classes[::-1]
     return np.maximum(find_texts(values, classes), 0), classes
+
+
+def _check_positive(tables: Tables, source: Source, classes: tuple[str, ...]) -> int | None:
+    """The place of the positive class, if one was chosen; there are no classes in a regression."""
+    if tables.positive is None:
+        return None
+    where, positive = f"{source.path}, column {tables.target!r}", tables.positive
+    if len(classes) != 2:
+        what = f"{len(classes)} classes" if classes else "numbers"
+        raise TableError(f"{where}: a positive class ({positive!r}) needs a target with two classes, not {what}.")
+    place = int(find_texts(pd.Series([positive], dtype="category"), classes)[0])
+    if place < 0:
+        raise TableError(f"{where}: the positive class must be {classes[0]!r} or {classes[1]!r}, got {positive!r}.")
+    return place

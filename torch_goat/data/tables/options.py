@@ -19,6 +19,7 @@ class Tables:
     source: str = ""  #: the source of an edge; if empty, a column named ``source`` or similar, else the first
     destination: str = ""  #: its destination; if empty, a column named ``target`` or similar, else the second
     task: Literal["", "classification", "regression"] = ""  #: if empty, fractions and many values mean regression
+    positive: str | None = None  #: of two classes, the positive one; by default the second in order: yes, true, 1
     directed: bool = False  #: whether messages are passed from source to destination only
     edge_features: bool = False  #: whether the other edge columns are features
     order_by: str = ""  #: the edge column, numbers or dates, in whose decreasing order GOAT reads neighbours

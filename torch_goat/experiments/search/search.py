@@ -77,7 +77,8 @@ class Search:
         elif min(self.indices) < 0 or (one.split in ONE_SPLIT and self.indices != (0,)):
             known = "index 0" if one.split in ONE_SPLIT else "indices from 0"
             raise SettingsError(f"{one.dataset} has {known} under the split {one.split!r}, got {list(self.indices)}.")
-        watched = next((names[0] for names in METRICS.values() if self.metric in names), self.metric)
+        first = next((names[0] for names in METRICS.values() if self.metric in names), self.metric)
+        watched = one.metric or first
         if self.prune and self.metric != watched:
             raise SettingsError(f"pruning uses the {watched}, not the {self.metric}; leave out --prune.")
 

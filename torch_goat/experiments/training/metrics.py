@@ -22,10 +22,28 @@ else:
     torch, F = lazy_module("torch"), lazy_module("torch.nn.functional")
 
 LOWER_IS_BETTER: Final = frozenset({"mse", "rmse", "mae"})
+DECIDING: Final = ("accuracy", "macro_f1", "roc_auc")  # for classes, those that can decide which model is better
+PERCENT: Final = frozenset({"accuracy", "macro_f1", "roc_auc", "pr_auc"})  # shares that are shown as percentages
+NAMES: Final = {
+    "macro_f1": "macro F1", "roc_auc": "ROC AUC", "pr_auc": "PR AUC", "mse": "mean squared error",
+    "rmse": "root mean squared error", "mae": "mean absolute error", "r2": "R²",
+}  # fmt: skip
+
+
+def title(name: str, percent: str = "%") -> str:
+    """The name of a metric for users, with the unit if it is a percentage; differences of these have points."""
+    return NAMES.get(name, name) + (f" ({percent})" if name in PERCENT else "")
+
+
+def scale(name: str) -> int:
+    """The factor with which a metric is shown: 100 for percentages."""
+    return 100 if name in PERCENT else 1
 
 
 def show(name: str, value: float) -> str:
-    """Formats a metric: errors, which can have any magnitude, with four digits, others with four decimals."""
+    """Formats a metric: errors, which can have any magnitude, with four digits, others with four decimals or in %."""
+    if name in PERCENT:
+        return f"{100 * value:.2f} %"
     return f"{value:.4g}" if name in LOWER_IS_BETTER else f"{value:.4f}"
 
 
@@ -41,10 +59,16 @@ def accuracy(out: Tensor, y: Tensor) -> float:
 
 def macro_f1(out: Tensor, y: Tensor) -> float:
     """The mean F1 score of the classes that are present or predicted."""
-    guess, classes = out.argmax(dim=-1), out.size(1)
-    hits = torch.bincount(y[guess == y], minlength=classes).double()  # [C]
-    seen = torch.bincount(torch.cat([y, guess]), minlength=classes)  # [C], true or predicted
-    return float((2 * hits / seen)[seen > 0].mean())
+    return float(macro_f1_score(out, y))
+
+
+def macro_f1_score(out: Tensor, y: Tensor) -> Tensor:
+    """:func:`macro_f1` without waiting for the device."""
+    number = torch.arange(out.size(1), device=y.device)
+    guessed, true = out.argmax(dim=-1, keepdim=True) == number, y.view(-1, 1) == number  # [n, C]
+    seen = (guessed.sum(dim=0) + true.sum(dim=0)).double()
+    scores = 2 * (guessed & true).sum(dim=0) / seen.clamp(min=1)
+    return scores.sum() / (seen > 0).sum()
 
 
 def roc_auc(out: Tensor, y: Tensor) -> float:
@@ -53,6 +77,11 @@ def roc_auc(out: Tensor, y: Tensor) -> float:
     Equal scores count half. Classes that no node or every node has are left out; NaN if there are no others, or if a
     score is NaN.
     """
+    return float(roc_area(out, y))
+
+
+def roc_area(out: Tensor, y: Tensor) -> Tensor:
+    """:func:`roc_auc` without waiting for the device."""
     scores, member = _against_rest(out, y)
     ordered = scores.sort(dim=-1).values
     # Ranks from 1; equal scores share the mean of theirs.
@@ -62,7 +91,8 @@ def roc_auc(out: Tensor, y: Tensor) -> float:
     outside = member.size(1) - inside
     wins = (rank * member).sum(dim=-1) - inside * (inside + 1) / 2
     pairs = inside * outside
-    return math.nan if out.isnan().any() else float((wins / pairs)[pairs > 0].mean())
+    area = (wins / pairs.clamp(min=1)).sum() / (pairs > 0).sum()  # without pairs there are no wins
+    return area.masked_fill(out.isnan().any(), math.nan)
 
 
 def pr_auc(out: Tensor, y: Tensor) -> float:

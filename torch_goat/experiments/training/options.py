@@ -2,6 +2,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
+from torch_goat.data.datasets import DATASETS
 from torch_goat.data.fanout import check_fanout
 from torch_goat.data.tables import Tables
 from torch_goat.experiments.models.options import ModelOptions
@@ -35,12 +36,11 @@ class TrainingOptions:
     averaging: float = 0.0
     #: The number of epochs without a better validation after which training stops; 0 turns it off.
     patience: int = 250
-    #: Which validation value decides the best epoch: the lowest loss, or the best metric (the highest accuracy, or the
-    #: lowest MSE for regression; see ``metric``).
+    #: Which validation value decides the best epoch: the lowest loss, or the best value of the ``metric`` below.
     stop_on: Literal["loss", "metric"] = "loss"
-    #: The metric that decides: about the best epoch with ``stop_on="metric"``, and about the best run. By default the
-    #: accuracy or the MSE, and macro F1 about runs with ``class_weights``.
-    metric: Literal["", "accuracy", "macro_f1"] = ""
+    #: The metric that decides: about the best epoch with ``stop_on="metric"``, and about the best run. By default that
+    #: of the dataset, usually the accuracy or the MSE, and macro F1 about runs with ``class_weights``.
+    metric: Literal["", "accuracy", "macro_f1", "roc_auc"] = ""
     #: Whether all classes have the same weight in the loss, however many training nodes each has.
     class_weights: bool = False
     clip_norm: float = 0.0  #: The maximum norm of the gradient; 0 does not clip.
@@ -51,9 +51,9 @@ class TrainingOptions:
     #: -1 sorts by the current scores, as the paper's GOAT does.
     fixed_ordering: int = -1
     orderings_files: tuple[str, ...] = ()  #: Recorded orderings to hold fixed, one file per GOAT layer.
-    #: For two classes, when the second is predicted: from a probability on (``"0.3"``), or with a threshold that is
-    #: chosen on the validation nodes, for a precision (``"precision=0.9"``) or for the costs of a missed and of a false
-    #: positive (``"cost=5:1"``). ``None`` predicts the most probable class.
+    #: For two classes, when the second, positive one is predicted: from a probability on (``"0.3"``), or with a
+    #: threshold that is chosen on the validation nodes, for a precision (``"precision=0.9"``) or for the costs of a
+    #: missed and of a false positive (``"cost=5:1"``). ``None`` predicts the most probable class.
     threshold: str | None = None
 
     def __post_init__(self) -> None:
@@ -110,6 +110,13 @@ class Experiment:
     tables: Tables | None = None  #: The tables of your own graph.
     graph: str = ""  #: A folder of arrays with your own graph, for :func:`torch_goat.data.loader.open_graph`.
     graph_digest: str | None = None  #: The digest of these arrays, to detect that they changed; ``None``: no check.
+
+    @property
+    def metric(self) -> str:
+        """The metric that decides about the best epoch and the best run; empty for the first one of the task."""
+        own = self.tables is not None or bool(self.graph)
+        known = None if own else DATASETS.get(self.dataset)
+        return self.training.metric or (known.judged_by if known else "")
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -16,6 +16,7 @@ from torch_goat.nn.ordering import Ordering
 SPLITS: Final = ("train", "val", "test")
 _CLASS_METRICS: Final = (metrics.accuracy, metrics.macro_f1, metrics.roc_auc, metrics.pr_auc)
 _NUMBER_METRICS: Final = (metrics.mse, metrics.rmse, metrics.mae, metrics.r2)
+_ON_DEVICE: Final = {"macro_f1": metrics.macro_f1_score, "roc_auc": metrics.roc_area}
 _FEW_CLASSES: Final = 1000  # allowed in any graph: one with fewer nodes may be a part of another
 
 
@@ -30,7 +31,8 @@ class Task:
             With a ``target_scale``, by which real targets were divided, metrics are in the original unit.
         device: Where to train.
         class_weights: Whether all classes have the same weight in the loss, however many training nodes each has.
-        metric: What is measured after each epoch, ``"accuracy"`` or ``"macro_f1"``; by default accuracy or MSE.
+        metric: What is measured after each epoch, ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default accuracy
+            or MSE.
     """
 
     def __init__(self, data: Data, device: torch.device, *, class_weights: bool = False, metric: str = "") -> None:
@@ -145,9 +147,9 @@ class Task:
         """The validation loss and the metric of every split ``[4]``, without waiting for the device."""
         out = self._of_splits(out)
         loss = self._loss(out[self._sizes[0] : sum(self._sizes[:2])], self._val_y)
-        if self.metric == "macro_f1":
-            parts = zip(out.argmax(dim=-1).split(self._sizes), self._y.split(self._sizes), strict=True)
-            return torch.stack([loss.double(), *(_macro_f1(guess, y, out.size(1)) for guess, y in parts)])
+        if self.metric in _ON_DEVICE:
+            parts = zip(out.split(self._sizes), self._y.split(self._sizes), strict=True)
+            return torch.stack([loss.double(), *(_ON_DEVICE[self.metric](part, y) for part, y in parts)])
         good = out.argmax(dim=-1) == self._y if self.classification else ((out - self._y) * self._scale).square()
         return torch.stack([loss.double(), *(part.mean(dtype=torch.double) for part in good.split(self._sizes))])
 
@@ -185,15 +187,6 @@ class Task:
             return F.cross_entropy(out, y)
         weight = F.pad(self._weight, (0, out.size(1) - self._weight.numel()))  # of classes that no node has
         return F.cross_entropy(out, y, weight.to(out.dtype))
-
-
-def _macro_f1(guess: Tensor, y: Tensor, classes: int) -> Tensor:
-    """:func:`metrics.macro_f1` without waiting for the device."""
-    number = torch.arange(classes, device=y.device)
-    guessed, true = guess.view(-1, 1) == number, y.view(-1, 1) == number  # [n, C]
-    seen = (guessed.sum(dim=0) + true.sum(dim=0)).double()
-    scores = 2 * (guessed & true).sum(dim=0) / seen.clamp(min=1)
-    return scores.sum() / (seen > 0).sum()
 
 
 def task_of(data: Data) -> TaskName:

@@ -102,7 +102,7 @@ def train(
     if experiment.tables is not None and (kept := led(fabric, lambda: _schema_of(folder))) not in (None, schema):
         graph = load_tables(experiment.tables, experiment.index, kept)  # columns as the run began to read them
         data, schema = graph.data, graph.schema
-    task = Task(data, fabric.device, class_weights=options.class_weights, metric=options.metric)
+    task = Task(data, fabric.device, class_weights=options.class_weights, metric=experiment.metric)
     check_threshold(options.threshold, task.outputs if task.classification else 0)
     check_batches(task, options, fabric.world_size)
     orderings = _recorded_orderings(experiment)
