@@ -142,8 +142,8 @@ def test_the_page_on_mini_batches() -> None:
         [
             f"draws {round(arxiv['seeds_per_second'], -4):,.0f} seeds per second",
             f"{arxiv['times']:.0f} times as many as a NumPy loop, and {computers['times']:.0f} times as many on",
-            f"on {gain['ogbn-arxiv']:.2f} times as many nodes per second as one on ogbn-arxiv",
-            f"and {gain['Computers']:.2f} times on Computers",
+            f"on {gain['ogbn-arxiv']:.2f} times as many nodes per second as one process on ogbn-arxiv",
+            f"and on {gain['Computers']:.2f} times as many on Computers",
             "for less than 1 % of the time",
         ],
     )
