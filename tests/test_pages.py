@@ -22,7 +22,7 @@ def test_the_numbers_of_other_pages(page: str) -> None:
         "stability": VERSIONS,
         "information": [
             "the p-value is above 0.05",
-            "with 4 neighbours, at most 62.5 % of its predictions are correct",
+            "with 4, at most 62.5 % of its predictions are correct",
         ],  # test_information_results
         "experiments": [f"learning rate {training.learning_rate}", f"dropout {model.dropout}"],
     }
