@@ -126,9 +126,10 @@ def test_the_readme() -> None:
         [
             "Python 3.11 to 3.13, PyTorch 2.6 or newer, PyG 2.6 or newer",
             f"GOAT reaches {learned:.1f} % with",
-            f"{plain:.1f} % without it, and the best baseline, GraphSAGE with an LSTM, {lstm:.1f} % "
+            f"{plain:.1f} % without it; the best baseline, GraphSAGE with an LSTM, reaches {lstm:.1f} % "
             f"({p('order', 'goat-noise', 'alternations-20000', 'sage-lstm')})",
-            "MSE {:.4f}, PNA {:.4f} ".format(*structure) + f"({p('table1', 'goat-lstm', 'betweenness-1000', 'pna')})",
+            "MSE {:.4f}, next PNA with {:.4f} ".format(*structure)
+            + f"({p('table1', 'goat-lstm', 'betweenness-1000', 'pna')})",
             "(p = 0.28 or more)",
             f"GCN reaches {gcn:.1f} % and GOAT {goat:.1f} % ({p('table2', 'goat-lstm', 'citeseer', 'gcn')})",
             f"Of {len(standings())} comparisons with the best baseline, GOAT is significantly better (p < 0.05) "
@@ -172,7 +173,7 @@ def claims() -> Iterator[str]:
 
     top2 = values("table1", "goat-lstm", "top2")
     yield f"GOAT reaches {min(top2):.1f} to {max(top2):.1f} % on the ten graphs"
-    yield "six fall below 80 % on some graph"
+    yield "six of these fall below 80 % on some graph"
 
     tests = [compared("heterophilous", "goat", column)[1] for column in HETEROPHILOUS]
     yield "(p = {:.3f}, {:.3f} and {:.3f})".format(*tests)
@@ -363,7 +364,7 @@ def test_the_model_card() -> None:
             f"GOAT reaches {min(top2):.1f} to {max(top2):.1f} %",
             "sums and means stay below 70 %",
             "one wide head is {:.0f} points behind on Cora and {:.0f} on CiteSeer".format(*points),
-            f"takes {times:.2f} times as long as GAT on ogbn-arxiv and {memory:.1f} times its memory",
+            f"takes {times:.2f} times as long as GAT on ogbn-arxiv and needs {memory:.1f} times the memory",
         ],
     )
     assert max(average("table1", row, "top2") for row in ("gcn", "sage-mean", "gin")) < 70

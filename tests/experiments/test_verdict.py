@@ -97,7 +97,7 @@ def test_one_split_is_about_seeds_only_and_says_so() -> None:
     # Two models without randomness: any number of seeds is one run.
     same = verdict(runs("gcn", [0.8] * 9, [0.8] * 9, fixed=True), runs("mlp", [0.7] * 9, [0.7] * 9, fixed=True))
     assert same.conclusion == "too few runs to tell"
-    assert "several splits would tell" in str(same)
+    assert "several splits are needed to tell" in str(same)
 
 
 @pytest.mark.parametrize("fixed", [False, True])
@@ -108,7 +108,7 @@ def test_fewer_than_three_pairs_tell_nothing(fixed: bool) -> None:
     assert (found.conclusion, found.p, found.recommended) == ("too few runs to tell", None, "goat")
     assert found.graph_helps is None
     assert "Too few runs to tell whether GOAT or MLP is better" in str(found)
-    assert "at least 3 splits" in str(found)
+    assert "At least 3 splits" in str(found)
 
 
 def nearest_mean(generator: np.random.Generator, informative: int, models: dict[str, int], splits: int) -> list[Done]:

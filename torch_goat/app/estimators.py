@@ -64,7 +64,7 @@ class NodeEstimator(BaseEstimator, ABC):
             edges: The table of the edges; ``None`` if ``nodes`` is a GraphML file.
             target: The column of ``nodes`` to predict. Nodes without a value are neighbours only.
             index: Which random split, fold or split column, from 0.
-            tables: How to read the tables and to split the nodes, by the names of
+            tables: How to read the tables and split the nodes, as fields of
                 :class:`~torch_goat.data.tables.Tables`: ``id="name"``, ``drop=["notes"]``, ``split_column="part"``.
         """
         place = TableFolder(self.folder)
@@ -77,7 +77,7 @@ class NodeEstimator(BaseEstimator, ABC):
         return self._opened(Run(place.root / RUN), place, tuple(map(place.rename, graph.notes)))
 
     def predict(self, nodes: Any, edges: Any = None, *, join: bool = False) -> np.ndarray:
-        """The predicted class or number of every node, in the order of the rows ``[n]``.
+        """Returns the predicted class or number of every node, in the order of the rows ``[n]``.
 
         Args:
             nodes: The table of the nodes, the same as in :meth:`fit` or another with the same columns; the target is
@@ -88,7 +88,7 @@ class NodeEstimator(BaseEstimator, ABC):
         return np.array(self._values(self._predictions(nodes, edges, join).values))
 
     def score(self, nodes: Any = None, edges: Any = None, *, join: bool = False) -> float:
-        """The accuracy or, for regression, the share of explained variance (R²).
+        """Returns the accuracy or, for regression, the share of explained variance (R²).
 
         Args:
             nodes: A table with the target; by default the test nodes of the graph that the model was trained on.
@@ -122,13 +122,13 @@ class NodeEstimator(BaseEstimator, ABC):
 
         Args:
             path: The file.
-            nodes: Nodes whose neighbours' contributions are computed; by default test nodes with the largest errors.
+            nodes: The nodes to explain; by default the test nodes with the largest errors.
             overwrite: Whether to replace an existing file.
         """
         write_report(self._fitted().folder, path, nodes, overwrite)
 
     def save(self, path: str | Path) -> None:
-        """Copies tables and run to a new folder, which :meth:`load` and ``goat`` read; it can be moved."""
+        """Copies the tables and the run to a new folder, which can be moved and read by :meth:`load` and ``goat``."""
         run, path = self._fitted(), Path(path)
         tables = run.tables
         assert tables is not None
@@ -146,7 +146,7 @@ class NodeEstimator(BaseEstimator, ABC):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Reads a folder of :meth:`save`, or a run of ``goat train`` on tables, and verifies its digests."""
+        """Loads a folder written by :meth:`save`, or a run of ``goat train`` on tables, and verifies its digests."""
         runs = list(find_runs(path))
         if len(runs) != 1:
             raise RunError(f"{path} holds {len(runs)} runs; name a folder of save, or one run of goat train on tables.")
@@ -205,22 +205,23 @@ class NodeEstimator(BaseEstimator, ABC):
 
 
 class NodeClassifier(ClassifierMixin, NodeEstimator):
-    """Predicts a class of every node of a graph that is given by two tables.
+    """Predicts a class for every node of a graph given by two tables.
 
-    ``get_params``, ``set_params``, ``repr`` and ``clone`` are scikit-learn's. :meth:`fit` takes two tables, so its
-    pipelines and cross-validation do not apply; the nodes are split into training, validation and test nodes instead.
-    After :meth:`fit`, ``classes_`` has the classes in the order of :meth:`predict_proba`, ``result_`` the metrics
-    (:class:`~torch_goat.experiments.Result`), ``run_`` the run and ``notes_`` remarks about the tables.
+    ``get_params``, ``set_params``, ``repr`` and ``clone`` are scikit-learn's. Since :meth:`fit` takes two tables,
+    scikit-learn's pipelines and cross-validation do not work; :meth:`fit` splits the nodes into training, validation
+    and test nodes instead. After :meth:`fit`, ``classes_`` has the classes in the order of :meth:`predict_proba`,
+    ``result_`` the metrics (:class:`~torch_goat.experiments.Result`), ``run_`` the run, and ``notes_`` remarks about
+    the tables.
 
     Args:
         model: ``"goat"``, ``"gat"``, ``"gcn"`` or another model of ``goat train --model``.
         options: Options of the model and of training, as ``goat train --set`` takes them: ``{"heads": 4}``.
-        threshold: For two classes, when the positive one is predicted: ``0.3``, ``"precision=0.9"`` or ``"cost=5:1"``;
-            see :class:`~torch_goat.experiments.TrainingOptions`; ``None`` predicts the most probable class.
+        threshold: For two classes, when the positive one is predicted: ``0.3``, ``"precision=0.9"`` or ``"cost=5:1"``
+            (see :class:`~torch_goat.experiments.TrainingOptions`). ``None`` predicts the most probable class.
         seed: The seed of all random draws.
         device: ``"auto"`` (a GPU if there is one), ``"cpu"``, ``"cuda"`` or ``"cuda:1"``.
-        folder: Where tables and run are kept; a run that was stopped there is resumed, a finished one reused. By
-            default a temporary folder, which is removed with the estimator.
+        folder: Where the tables and the run are kept. A stopped run in this folder is resumed, a finished run is
+            reused. By default a temporary folder, which is removed with the estimator.
     """
 
     _task = "classification"
@@ -240,7 +241,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         self.threshold = threshold
 
     def predict_proba(self, nodes: Any, edges: Any = None, *, join: bool = False) -> np.ndarray:
-        """The calibrated probability of every class ``[n, C]``, in the order of ``classes_``; see :meth:`predict`."""
+        """Returns the calibrated probabilities ``[n, C]`` in the order of ``classes_``; see :meth:`predict`."""
         return self._predictions(nodes, edges, join).probabilities.numpy()
 
     def _options(self) -> dict[str, Any]:
@@ -266,7 +267,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
 
 class NodeRegressor(RegressorMixin, NodeEstimator):
-    """Predicts a number for every node of a graph that is given by two tables; see :class:`NodeClassifier`."""
+    """Predicts a number for every node of a graph given by two tables; see :class:`NodeClassifier`."""
 
     _task = "regression"
     score = NodeEstimator.score  # not the mixin's

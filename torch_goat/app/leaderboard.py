@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Leaderboard:
-    """Models that were compared on the same splits of a graph; printed, it is a table and the verdict."""
+    """Models that were compared on the same splits of a graph; printing it shows a table and the verdict."""
 
     def __init__(self, compared: ModelComparison, place: TableFolder, notes: tuple[str, ...]) -> None:
         self.ranking = compared.ranking  #: The runs of each model, the best model on the validation nodes first.
@@ -37,7 +37,7 @@ class Leaderboard:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Which model to use and how sure that is, in plain sentences; ``None`` for fewer than two models."""
+        """Which model to use and how certain that is, in plain sentences; ``None`` for fewer than two models."""
         return self.ranking.verdict
 
     @cached_property
@@ -108,12 +108,12 @@ def compare(
         options: Options for the models that have them, as in :class:`NodeClassifier`.
         repeats: The number of random splits or seeds; 3 by default, or 1 for folds and split columns.
         index: The first random split, or the only fold or split column.
-        minutes: The time budget; models that do not fit are left out. 0 for no limit.
-        metric: What decides, ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default the accuracy, or the MSE.
+        minutes: The time budget in minutes; models that do not fit are skipped. 0 for no limit.
+        metric: The metric that decides: ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default accuracy or MSE.
         device: As in :class:`NodeClassifier`.
-        folder: Where tables and runs are kept; finished runs there are reused. By default a temporary folder, which is
-            removed with the leaderboard and its estimators.
-        tables: How to read the tables and to split the nodes, by the names of
+        folder: Where the tables and runs are kept; finished runs in this folder are reused. By default a temporary
+            folder, which is removed with the leaderboard and its estimators.
+        tables: How to read the tables and split the nodes, as fields of
             :class:`~torch_goat.data.tables.Tables`; ``task="regression"`` overrides the type of the target.
     """
     place = TableFolder(folder)

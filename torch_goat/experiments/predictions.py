@@ -74,5 +74,5 @@ def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool =
     named = tuple(schema.classes[number] for number in decision.classes(out).tolist())
     if decision.threshold is not None:
         positive = schema.classes[1]
-        notes += (f"the class {positive!r} is predicted from a probability of {decision.threshold:.4g} on.",)
+        notes += (f"the class {positive!r} is predicted if its probability is at least {decision.threshold:.4g}.",)
     return Predictions(new.ids, named, schema.classes, decision.probabilities(out), truth, notes)

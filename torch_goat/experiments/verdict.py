@@ -41,8 +41,8 @@ class Difference:
     formula serves the folds of a cross-validation, whose training sets also overlap (Bouckaert and Frank, 2004). The
     interval uses Student's t with n - 1 degrees of freedom. Independent graphs need no correction.
 
-    With a single split only the seeds vary. Two models trained with the same seed have nothing in common, so this is
-    Welch's interval, and it does not cover other splits or other nodes.
+    With a single split, only the seeds vary. Two models trained with the same seed have nothing in common, so the
+    interval is Welch's. It does not cover other splits or other nodes.
     """
 
     first: str
@@ -73,13 +73,13 @@ def paired_difference(
 
     Args:
         ours: The metric of the first model, by split and seed.
-        theirs: That of the second.
+        theirs: The metric of the second model.
         first: The name of the first model.
-        second: The name of the second.
+        second: The name of the second model.
         metric: The name of the metric.
         lower_is_better: Whether small values are good.
         ratio: Number of test nodes over number of training nodes, for splits of the same nodes; 0 for others.
-        test_nodes: Number of test nodes, for accuracies whose differences are the same on all splits.
+        test_nodes: Number of test nodes, used if the difference of the accuracies is the same on all splits.
     """
     from scipy import special  # imports slowly
 
@@ -127,11 +127,11 @@ def paired_difference(
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which model to use, and how sure that is.
+    """Which model to use, and how certain that is.
 
-    The best model and the runner-up are those of the validation nodes; their difference is that of the test nodes. A
-    model is *as good* as another if its mean on the validation nodes is at most one standard error of their difference
-    worse, and the other is not clearly better on the test nodes.
+    The best model and the runner-up are chosen on the validation nodes; their difference is measured on the test nodes.
+    A model is *as good* as another if its mean on the validation nodes is worse by at most one standard error of their
+    difference, and the other model is not clearly better on the test nodes.
     """
 
     best: str  # label of its group
@@ -206,7 +206,7 @@ def _conclude(versus: Difference, name: str, other: str) -> str:
 def _measured(versus: Difference, name: str, other: str) -> str:
     metric, size = metrics.NAMES.get(versus.metric, versus.metric), versus.difference
     if not math.isfinite(size):
-        return "There are no test nodes on which both were measured."
+        return "There are no test nodes on which both models were evaluated."
     unit = " percentage points" if versus.metric in metrics.PERCENT else ""
     how = f"{_number(abs(size), versus)}{unit} {'above' if size > 0 else 'below'}" if size else "the same as"
     what = versus.over if versus.pairs != 1 else versus.over[:-1]
@@ -226,8 +226,8 @@ def _settle(versus: Difference) -> str:
     """What would settle an open question."""
     if versus.conclusion == "too few runs to tell":
         if versus.pairs < FEWEST:
-            return f"It takes at least {FEWEST} splits, or seeds on one split, to tell."
-        return "The runs do not vary; several splits would tell."
+            return f"At least {FEWEST} splits, or seeds on one split, are needed to tell."
+        return "All runs have the same result; several splits are needed to tell."
     if versus.conclusion != "no clear difference" or not versus.difference:
         return ""
     if versus.needed is not None:

@@ -91,15 +91,16 @@ class GOAT(BasicGNN):
         Args:
             x: The node features ``[N, in_channels]``.
             edge_index: The edges, in any form that :class:`~torch_goat.nn.GOATConv` takes.
-            edge_weight: Must be ``None``: the layer reads edge features only; here to have PyG's order of arguments.
+            edge_weight: Must be ``None``; the argument only keeps the order of PyG's arguments. Pass edge weights as
+                ``edge_attr``.
             edge_attr: The edge features.
             batch: The graph of each node, for normalisation layers that use it.
             batch_size: The number of graphs.
-            num_sampled_nodes_per_hop: The nodes per hop of a sampled batch, to trim each layer to the part that later
-                layers read, as in PyG.
-            num_sampled_edges_per_hop: The edges per hop.
-            orderings: One ordering to replay per layer (``None``: sort).
-            order_by: A number per edge by which all layers order neighbours; see :class:`~torch_goat.nn.GOATConv`.
+            num_sampled_nodes_per_hop: The number of nodes per hop of a sampled batch, to trim each layer to the part
+                that later layers read, as in PyG.
+            num_sampled_edges_per_hop: The number of edges per hop.
+            orderings: For each layer, an ordering to replay, or ``None`` to sort.
+            order_by: A number per edge, by which all layers order the neighbours; see :class:`~torch_goat.nn.GOATConv`.
             return_orderings: Whether to return ``(out, orderings)``.
         """
         if isinstance(x, Proxy):  # to_hetero traces with all arguments given
@@ -163,13 +164,13 @@ class GOAT(BasicGNN):
         Args:
             loader: :func:`~torch_goat.data.neighbor_loader` or PyG's ``NeighborLoader`` over all nodes, with all
                 neighbours of one hop (``[-1]``), or any other iterable with the graph as ``data`` and batches with
-                ``n_id``, ``batch_size``, ``edge_index`` and, if the layers read it, ``edge_attr``. It is read once per
-                layer, and must compute every node once.
+                ``n_id``, ``batch_size``, ``edge_index`` and, if the layers read it, ``edge_attr``. The loader is read
+                once per layer, and its batches must compute every node exactly once.
             device: Where the layers run; the model's device if ``None``.
             embedding_device: Where the states of all nodes are kept between layers.
             progress_bar: Whether to show progress.
-            cache: Whether to keep the batches of the first layer in memory for the others.
-            order_by: The name of the batches' attribute that has a number per edge by which neighbours are ordered.
+            cache: Whether to keep the batches of the first layer in memory for the other layers.
+            order_by: The name of the attribute of the batches with a number per edge, by which neighbours are ordered.
         """
         if self.training:
             raise ValueError("inference is for evaluation; call model.eval() first.")

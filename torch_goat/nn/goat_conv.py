@@ -62,11 +62,11 @@ class GOATConv(MessagePassing):
 
     Each head has its own :math:`\mathbf{W}_1`, :math:`\mathbf{w}_2` and RNN. Equal scores are ordered by the first
     element in which the input states differ, ascending (Algorithm 1). Scores, softmax and sorting use at least float32.
-    Multi-edges are read once each; a target without neighbours gets zeros (plus bias).
+    Parallel edges are read once each; a target without neighbours gets zeros (plus the bias).
 
     Args:
-        in_channels: The size of each input, or ``-1`` to infer it from the first call. A pair gives the sizes of source
-            and target nodes, which are then different node sets without self loops.
+        in_channels: The size of each input, or ``-1`` to infer it from the first call. A pair gives the sizes of the
+            inputs of source and target nodes, which are then different node sets without self loops.
         out_channels: The size of one head's output. Each direction of a bidirectional RNN has half of it, rounded up;
             if it is odd, the last column of the backward direction is dropped.
         heads: The number of heads.
@@ -90,18 +90,19 @@ class GOATConv(MessagePassing):
             :class:`~torch_goat.nn.packed_rnn.PackedRNN`).
         bidirectional: Whether a built-in RNN reads in both directions.
         max_neighbors: The maximum number of neighbours that are read besides the node itself; all if ``None``. The
-            softmax runs over the selected ones.
-        neighbor_selection: ``"random"`` draws them uniformly without replacement, again in every training step and
-            always the same in evaluation; ``"top"`` takes the highest scores, per head.
-        mean_residual: Whether to add the mean of the neighbours' states :math:`\mathbf{W}_1 \mathbf{h}_j`, weighted by
-            their coefficients, to the output: the output of GAT.
+            softmax runs over the selected neighbours.
+        neighbor_selection: ``"random"`` draws neighbours uniformly without replacement: anew in every training step,
+            always the same ones in evaluation. ``"top"`` takes those with the highest scores, per head.
+        mean_residual: Whether to add GAT's output to that of the RNN: the mean of the neighbours' states
+            :math:`\mathbf{W}_1 \mathbf{h}_j`, weighted by their coefficients.
         scaling: The factor of a state before it is read: ``"softmax"``, its coefficient, or ``"size"``, its coefficient
             times the number of neighbours, which is 1 on average.
         state_norm: Whether to normalise the states per node and head before they are scaled.
         state_dropout: The probability of dropping an element of the states that the RNN reads.
         order_noise: If positive, the order gets a gradient of its own in training: the result is compared with that of
-            another order, drawn around the layer's with this noise in standard deviations of the scores (0.1 to 0.3 are
-            good values). The output does not change. The attribute may be changed during training.
+            a second order, which is drawn by adding noise to the scores. The noise is given in standard deviations of
+            the scores; 0.1 to 0.3 are good values. The output does not change. The attribute can be changed during
+            training.
         rnn_init: The initialisation of a built-in RNN: ``"orthogonal"`` (default), with orthogonal recurrent matrices
             and gate biases that let a state keep most of itself, or ``"uniform"``, as in PyTorch.
         flow: ``"source_to_target"`` or ``"target_to_source"``, as in PyG: with the latter, sources are
@@ -109,7 +110,7 @@ class GOATConv(MessagePassing):
         backend: The backend of a built-in RNN, a name of :func:`torch_goat.backends`, or ``"auto"``.
 
     Attributes:
-        checks: Whether input data is checked in this layer; ``None`` is the default of :func:`torch_goat.set_checks`.
+        checks: Whether this layer checks input data; ``None`` uses the default set by :func:`torch_goat.set_checks`.
 
     Shapes:
         - **input:** node features :math:`(|\mathcal{V}|, F_{in})` or
@@ -204,7 +205,7 @@ class GOATConv(MessagePassing):
 
     @classmethod
     def paper(cls, in_channels: int | tuple[int, int], out_channels: int, heads: int = 1, **options: Any) -> "GOATConv":
-        """The layer of the paper's equations; ``options`` are those that do not extend them."""
+        """The layer of the paper's equations; ``options`` that extend these equations raise an error."""
         if extra := sorted(_BEYOND_THE_PAPER.keys() & options.keys()):
             raise ValueError(
                 f"GOATConv.paper is the layer of the paper's equations, which have no {extra[0]}; use GOATConv(...)."
@@ -236,26 +237,27 @@ class GOATConv(MessagePassing):
         r"""Runs the layer.
 
         Args:
-            x: The input states. A pair ``(x_src, x_dst)`` is bipartite: with one ``in_channels``, targets are the first
-                rows of the sources, as in PyG's sampled mini-batches, and ``(x, None)`` takes them from there. With a
-                pair of ``in_channels``, ``(x, None)`` means that targets have no states: they do not enter the scores,
-                and there is no ``residual``.
+            x: The input states, or a pair ``(x_src, x_dst)`` for sources and targets. With one ``in_channels``, targets
+                are the first sources, as in PyG's sampled mini-batches, and ``(x, None)`` takes their states from the
+                sources. With a pair of ``in_channels``, ``(x, None)`` means that targets have no states: they do not
+                enter the scores, and there is no ``residual``.
             edge_index: COO ``[2, E]`` in any order, an ``EdgeIndex``, a torch sparse matrix as PyG's ``adj_t`` (rows
                 are targets; its values are the edge features if ``edge_dim=1`` and are ignored otherwise), or
                 :class:`~torch_goat.nn.Neighborhoods` built from such edges, which are then not reversed by ``flow``.
-            edge_attr: The edge features, in the order of the edges as given.
-            size: The numbers of sources and targets, if neither ``x`` nor a matrix determines them.
-            return_attention_weights: Whether to return ``(edge_index, alpha)``, too: the input edges with self loops
-                appended and their coefficients before dropout ``[E, heads]``, zero where a neighbour was not selected.
-                If a sparse matrix was given, ``(adj, alpha)``: a matrix of the same layout with the values ``alpha``.
-            ordering: An order to replay instead of sorting, as ``return_ordering=True`` returned it. Coefficients are
+            edge_attr: The edge features, in the order of the edges in ``edge_index``.
+            size: The numbers of sources and targets, if neither ``x`` nor a sparse matrix determines them.
+            return_attention_weights: Whether to also return ``(edge_index, alpha)``: the input edges with self loops
+                appended, and their coefficients before dropout ``[E, heads]``, zero where a neighbour was not selected.
+                For a sparse matrix, a matrix of the same layout with the values ``alpha`` is returned instead.
+            ordering: An order to replay instead of sorting, as returned by ``return_ordering=True``. Coefficients are
                 still computed from the current weights.
-            order_by: A number for each edge ``[E]``, in the order of the edges as given, such as a time: neighbours are
-                read in decreasing order of it, in all heads, an added self loop first. Equal numbers are ordered by
-                Algorithm 1. Not for a sparse matrix.
-            n_id: The numbers of the sources in the graph that this is a part of. In evaluation, a random selection of
-                neighbours uses them, and is then that of the whole graph. Not for a pair of ``in_channels``.
-            return_ordering: Whether to return the :class:`~torch_goat.nn.Ordering`, too.
+            order_by: A number for each edge ``[E]``, such as a time, in the order of the edges in ``edge_index``. All
+                heads read an added self loop first, then the neighbours in decreasing order of this number. Edges with
+                equal numbers are ordered by Algorithm 1. Not supported for sparse matrices.
+            n_id: The indices of the sources in the whole graph, if this graph is a part of it. In evaluation, a random
+                selection of neighbours is then the same as in the whole graph. Not supported for a pair of
+                ``in_channels``.
+            return_ordering: Whether to also return the :class:`~torch_goat.nn.Ordering`.
 
         Returns:
             ``out``, or ``(out, (edge_index, alpha))``, ``(out, ordering)``, ``(out, (edge_index, alpha), ordering)``.

@@ -7,10 +7,10 @@ from torch_goat.ops.checks import check_count
 
 
 class HeadwiseMLP(Module):
-    r"""An MLP of its own for every head of a layer, with one hidden layer and ReLU.
+    r"""A separate MLP for every head of a layer, with one hidden layer and ReLU.
 
-    A loss on its output asks every head to predict by itself. With ``order_noise``, each order is then credited with
-    what its own head predicts, and the head that predicts best has the most useful order.
+    A loss on the output trains every head to predict by itself. With ``order_noise``, each order is then credited with
+    the prediction of its own head, and the head that predicts best has the most useful order.
 
     Args:
         heads: The number of heads.

@@ -22,9 +22,10 @@ _FIELDS = ("ptr", "token", "source", "score", "weight")
 class Ordering:
     r"""The order in which a GOAT layer read every neighbourhood, per head, with its scores and coefficients.
 
-    A layer returns it with ``return_ordering=True``. Passed back as ``layer(x, edge_index, ordering=ordering)``, the
-    order is replayed, with coefficients computed from the current weights: the paper's GOAT-fixed. A node's
-    neighbourhood includes the node itself if the layer adds self loops.
+    A layer returns it with ``return_ordering=True``. If it is passed back as
+    ``layer(x, edge_index, ordering=ordering)``, the layer replays the order, with coefficients computed from the
+    current weights: the paper's GOAT-fixed. A node's neighbourhood includes the node itself if the layer adds self
+    loops.
 
     Two orderings are equal if they list the same neighbours of the same graph in the same order; scores and
     coefficients are not compared.
@@ -115,7 +116,7 @@ class Ordering:
     def kendall_tau(self, other: Ordering) -> Tensor:
         """Kendall's rank correlation with another ordering of the same graph ``[T, K]``.
 
-        1 where both agree, -1 where one is the other reversed, NaN where fewer than two neighbours are compared.
+        It is 1 for equal orders, -1 for reversed orders, and NaN for fewer than two neighbours.
         """
         if not isinstance(other, Ordering):
             raise TypeError(f"kendall_tau compares with an Ordering, got {type(other).__name__}.")

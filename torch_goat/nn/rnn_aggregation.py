@@ -11,7 +11,7 @@ from torch_goat.ops.places import Places
 
 
 class RNNAggregation(Aggregation):
-    r"""Reads the elements of each group, in the order in which they are given, with an RNN.
+    r"""Aggregates each group with an RNN that reads its elements in the order in which they are given.
 
     A drop-in replacement for PyG's ``LSTMAggregation`` without padding: the result of a group does not depend on the
     size of other groups, and ``index`` need not be sorted. A group without elements gives zeros.
@@ -25,7 +25,7 @@ class RNNAggregation(Aggregation):
         backend: A name of :func:`torch_goat.backends`, or ``"auto"``.
 
     Attributes:
-        checks: Whether input data is checked; ``None`` is the default of :func:`torch_goat.set_checks`.
+        checks: Whether input data is checked; ``None`` uses the default set by :func:`torch_goat.set_checks`.
 
     Shapes:
         - **input:** elements :math:`(|\mathcal{E}|, F_{in})`, index :math:`(|\mathcal{E}|)` or ptr

@@ -33,7 +33,7 @@ def test_a_dataset_is_shown_with_its_files(goat: Goat, tmp_path: Path) -> None:
     assert lines["LINQS/cora/cora.content"][0] == "no"
     assert lines["LINQS/cora/cora.cites"][0] == "yes"
     assert lines["LINQS/cora/cora.cites"][1].startswith("https://")
-    assert f"Files are searched in data, then {tmp_path}/cache/raw" in ended.out
+    assert f"Files are searched for in data, then {tmp_path}/cache/raw" in ended.out
     assert DATASETS["cora-content"].note in ended.out
     generated = goat("datasets", "top2").out
     assert "generated" in generated

@@ -102,7 +102,7 @@ def maximum(goat: Goat) -> list[str]:
 
 def test_a_label_computed_from_the_largest_value_of_the_neighbours_is_found(goat: Goat, maximum: list[str]) -> None:
     out = goat("pid", *maximum, "--drop", "year").out
-    assert "Of single columns, the maximum of 'x' of the neighbours tells most" in out
+    assert "The most informative of these is the maximum of 'x' of the neighbours" in out
     bits = float(next(line.split()[3] for line in out.splitlines() if "maximum of x" in line))
     assert bits > 0.9  # of 1 bit
     assert "Not measured: combinations of several columns" in out

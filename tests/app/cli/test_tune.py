@@ -134,7 +134,7 @@ def test_the_defaults_are_the_first_trial_and_all_models_have_the_same_budget(go
         best[name] = max(float(line["val_accuracy"]) for line in lines)
         share = f"{100 * float(lines[0]['val_accuracy']):.2f} %"
         assert f"The defaults are trial 0 with validation accuracy {share}" in ended.out
-    winner = ended.out.split("Train with them: goat train --config search/")[1].split("/")[0]
+    winner = ended.out.split("To train with them: goat train --config search/")[1].split("/")[0]
     assert best[winner] == max(best.values())
     assert "default" in ended.out
     outside = goat("tune", *own, "--model", "gcn", "--trials", "1", "--space", "dropout=0.1,0.9", "--out", "other").out

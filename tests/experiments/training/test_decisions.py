@@ -143,7 +143,7 @@ def test_a_run_predicts_with_its_temperature_and_threshold(tmp_path: Path) -> No
     assert result.threshold is not None
     assert torch.allclose(found.probabilities, (out / result.temperature).softmax(dim=-1))
     assert found.values == tuple("yes" if share >= result.threshold else "no" for share in found.probabilities[:, 1])
-    assert any("'yes' is predicted from a probability of" in note for note in found.notes)
+    assert any("'yes' is predicted if its probability is at least" in note for note in found.notes)
     # The same as from the scores of the splits.
     parts = {one: (out[graph.data[f"{one}_mask"]], graph.data.y[graph.data[f"{one}_mask"]]) for one in ("val", "test")}
     decided = decide(parts, "cost=30:1")

@@ -61,7 +61,7 @@ def _version(value: bool) -> None:
 @app.callback()
 def options(
     context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error, with any command.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error (any command).")] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
@@ -76,7 +76,7 @@ def options(
 
 
 def backends() -> None:
-    """List the backends of the ragged RNN and why one is not available.
+    """List the backends of the ragged RNN, and why a backend is not available.
 
     Example: goat backends
     """

@@ -17,7 +17,7 @@ from torch_goat.settings import SettingsError
 
 def datasets(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="[NAME|export]", help="A dataset to show in detail; or export.")] = "",
+    name: Annotated[str, typer.Argument(metavar="[NAME|export]", help="A dataset to show in detail, or export.")] = "",
     dataset: Annotated[str, typer.Argument(metavar="[NAME]", help="With export: the dataset.")] = "",
     folder: Annotated[Path | None, typer.Argument(metavar="[FOLDER]", help="With export: the output folder.")] = None,
     split: Annotated[str, typer.Option(help="With export: the split protocol; by default the dataset's own.")] = "",
@@ -49,7 +49,7 @@ def _export(dataset: str, folder: Path | None, split: str, index: int, force: bo
         raise SettingsError("name a dataset and a folder: goat datasets export NAME FOLDER.")
     data = library.load(dataset, split=split, index=index, data_dir=data_dir, normalized=False)
     write_tables(data, folder, force=force)
-    say(f"{dataset} is in {folder}: nodes.csv, edges.csv, and graph.toml with the settings to read them. Next:")
+    say(f"{dataset} is in {folder}: nodes.csv, edges.csv, and graph.toml with the settings for reading them. Next:")
     say(f"  goat train {shlex.quote(str(folder))}")
 
 
@@ -102,4 +102,4 @@ def _show_files(known: Real, data_dir: DataDir) -> None:
     rows = [[path, "yes" if find(file, folder) else "no", file.url] for path, file in files.items()]
     console().print(Aligned(["file", "exists", "source"], rows))
     places = f"{folder or '--data-dir or TORCH_GOAT_DATA (not set)'}, then {cache_folder() / 'raw'}"
-    say(f"Files are searched in {places}; downloads are stored in the latter.")
+    say(f"Files are searched for in {places}; downloads are stored in the latter.")

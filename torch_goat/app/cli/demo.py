@@ -27,8 +27,8 @@ def demo(
     """
     known, rows = DATASETS[DATASET], []
     say(
-        f"Top-2 pooling: {known.nodes} nodes, about {known.edges} edges, 2 classes; is the combined value of the two "
-        "largest features within two hops above the median?"
+        f"Top-2 pooling: {known.nodes} nodes, about {known.edges} edges, 2 classes: whether the combined value of the "
+        "two largest features within two hops is above the median."
     )
     from torch_goat.experiments import train  # after the first line of output, as it takes seconds
 

@@ -28,7 +28,7 @@ def explain(
     force: Force = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Explain the prediction for a node: its neighbours in learned or given order and the contribution of each.
+    """Explain the prediction for a node: the order in which its neighbours are read, and the contribution of each.
 
     Example: goat explain runs/top2-goat-s0 --node 17 --figure why.png
     """
@@ -63,7 +63,7 @@ def _show(found: "Explanation") -> None:
     _orders(found)
     if found.effects:
         what = "probability without" if found.graph.classes else "prediction without"
-        say(f"Contribution of each neighbour ({found.unit}), by leaving it out:")
+        say(f"Contribution of each neighbour ({found.unit}), measured by leaving it out:")
         kind = ".4f" if found.graph.classes else ".4g"
         rows = [
             [ids[one.neighbor], f"{one.contribution:+{kind}}", f"{one.without:{kind}}"] for one in found.effects[:ROWS]
@@ -71,7 +71,7 @@ def _show(found: "Explanation") -> None:
         console().print(Aligned(["neighbour", "contribution", what], rows))
         _more(len(found.effects))
     if found.interactions:
-        say("Interactions of the strongest neighbours: the contribution of two together minus the sum of both:")
+        say("Interactions of the strongest neighbours: the joint contribution of two minus the sum of both:")
         pairs = found.interactions[:ROWS]
         rows = [[ids[one.first], ids[one.second], f"{one.value:+{kind}}"] for one in pairs]
         console().print(Aligned(["neighbour", "and", "interaction"], rows))
@@ -133,7 +133,7 @@ def _stability(found: "Explanation") -> None:
     if not found.stability.epochs:
         say("No orders of earlier epochs were recorded; train with --set record_orderings=[0,10,100] to record them.")
     if not found.stability.seeds:
-        say("There is no run with another seed next to this one to compare the order with.")
+        say("There is no run with another seed in the same folder to compare the order with.")
 
 
 def _tau(value: float) -> str:

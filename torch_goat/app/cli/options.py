@@ -66,22 +66,22 @@ def graph_option(*names: str, text: str, **more: Any) -> Any:
 _TABLE_OPTIONS: Final[dict[str, tuple[Any, str, str]]] = {
     "target": (str, "target", "Node column to predict."),
     "task": (str, "task", "classification or regression; by default detected from the target."),
-    "positive": (str, "positive", "Of two classes, the one that --threshold, precision, ROC and PR AUC are about."),
-    "id": (str, "id", "Column with the node ids; by default id, or the first."),
+    "positive": (str, "positive", "The positive one of two classes, for --threshold, precision, ROC AUC and PR AUC."),
+    "id": (str, "id", "Column with the node ids; by default the column id, or the first one."),
     "directed": (bool, "directed", "Pass messages from source to target only."),
     "edge_features": (bool, "edge_features", "Use the other edge columns as features."),
-    "order_by": (str, "order_by", "Edge column, such as a time, by which GOAT reads neighbours, the largest first."),
-    "category": (list[str] | None, "categories", "Column of numbers that are categories; repeatable."),
-    "drop": (list[str] | None, "drop", "Column that is not a feature; repeatable."),
+    "order_by": (str, "order_by", "Edge column, such as a time; GOAT reads neighbours in decreasing order of it."),
+    "category": (list[str] | None, "categories", "Numeric column to read as categories; repeatable."),
+    "drop": (list[str] | None, "drop", "Column to exclude from the features; repeatable."),
     "split_column": (
         str,
         "split_column",
-        "Column that says train, val or test, or a pattern such as 'fold_*' of several.",
+        "Column with train, val and test, or a pattern such as 'fold_*' for several.",
     ),
-    "time": (str, "time_column", "Column of times: the earliest nodes train, the latest test."),
-    "group": (str, "group_column", "Column whose equal values are never in two parts of a random split."),
+    "time": (str, "time_column", "Column of times: the earliest nodes are for training, the latest for testing."),
+    "group": (str, "group_column", "Column of groups: a random split never divides nodes with the same value."),
     "folds": (int | None, "folds", "Number of stratified folds, each of which is the test set once."),
-    "fractions": (str, "fractions", "Fractions of a random split; 0.6,0.2,0.2 by default."),
+    "fractions": (str, "fractions", "Fractions of training, validation and test nodes; 0.6,0.2,0.2 by default."),
 }
 
 

@@ -56,13 +56,13 @@ def pid(
     ] = "",
     measure: Annotated[str, typer.Option(help="wb (Williams and Beer) or broja (slower).")] = "wb",
     bins: Annotated[int, typer.Option(min=0, help="Symbols per group; 0 for as many as the sample supports.")] = 0,
-    target_bins: Annotated[int | None, typer.Option(min=2, help="Quantiles of real labels; 2 by default.")] = None,
+    target_bins: Annotated[int | None, typer.Option(min=2, help="Quantiles for real labels; 2 by default.")] = None,
     values: Annotated[str, typer.Option(help="What describes a neighbour: features or degree.")] = "",
     pool: Annotated[str, typer.Option(help="How a group is pooled: mean, max or sum.")] = "mean",
     models: Annotated[
         str | None,
         typer.Option(
-            help="Models to train, separated by commas, or all or none; all for tasks of known information, else none."
+            help="Models to train, separated by commas, or all, or none; all by default for tasks of known information."
         ),
     ] = None,
     index: Annotated[int, typer.Option(min=0, help="Which graph or split, from 0.")] = 0,
@@ -205,18 +205,20 @@ def _show_estimate(found: "Estimate", graph: "LabelledGraph", groups: str, value
 def _show_columns(columns: list["PooledColumn"]) -> None:
     telling = [one for one in columns if one.p_value <= CHANCE]
     if telling:
-        say(f"Single columns of the neighbours that tell the label, {len(telling)} of {len(columns)}:")
+        say(f"Single columns of the neighbours that tell something about the label, {len(telling)} of {len(columns)}:")
         rows = [[f"{one.pool} of {one.column}" if one.pool else one.column, f"{one.bits:.3f}",
                  f"{one.p_value:.3g}"] for one in telling[:COLUMNS]]  # fmt: skip
         console().print(Aligned(["of the neighbours", "bits", "p"], rows))
         first = telling[0]
         what = f"the {first.pool} of {first.column!r}" if first.pool else f"the {first.column}"
-        say(f"Of single columns, {what} of the neighbours tells most: {first.bits:.3f} bit (p = {first.p_value:.3g}).")
+        found = f"{first.bits:.3f} bit (p = {first.p_value:.3g})"
+        say(f"The most informative of these is {what} of the neighbours: {found}.")
     else:
-        say("The mean, maximum, minimum or sum of no single column of the neighbours is significant.")
+        say("No single column of the neighbours has a significant mean, maximum, minimum or sum.")
     say(
         "Not measured: combinations of several columns, neighbours of neighbours, an order of more than the first "
-        "neighbour, and what a node's own columns tell already. What is not significant here can still help a model."
+        "neighbour, and what a node's own columns already tell. Columns that are not significant can still help a "
+        "model."
     )
 
 

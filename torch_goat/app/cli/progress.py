@@ -167,7 +167,7 @@ class LeaderboardProgress:
             f"{duration(plan.most)}) and {plan.memory / 2**30:.1f} GiB of memory."
         )
         if batched := [name for name, one in plan.models.items() if one.experiment.training.batch_size]:
-            say(f"On mini-batches: {', '.join(shown(name, self._metric) for name in batched)}.")
+            say(f"Trained on mini-batches: {', '.join(shown(name, self._metric) for name in batched)}.")
         if plan.skipped:
             whole = {name: len(plan.repetitions) * seconds for name, seconds in plan.skipped.items()}
             names = (f"{shown(name, self._metric)} (about {duration(seconds)})" for name, seconds in whole.items())

@@ -21,13 +21,13 @@ def report(
         str,
         typer.Option(
             metavar="ID,ID,...",
-            help="Nodes to explain, at most 200, as a line of CSV; by default 20 that are predicted wrongly.",
+            help="Nodes to explain, at most 200, as a line of CSV; by default the 20 with the largest errors.",
         ),
     ] = "",
     force: Force = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Write a self-contained HTML page: comparison, curves, calibration, cost, and the learned order of nodes.
+    """Write a self-contained HTML page: comparison, learning curves, calibration, cost, and the learned orders.
 
     Example: goat report runs -o report.html --nodes 17,42
     """

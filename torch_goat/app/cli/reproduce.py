@@ -54,8 +54,8 @@ def reproduce(
 ) -> None:
     """Run the missing cells of a table of the paper and show the results next to the published numbers.
 
-    Finished cells are kept and stopped ones resumed; without TABLE the tables are listed. Cells that take long and are
-    marked as on demand in the recipe are run only if --only names their rows.
+    Finished cells are kept, and stopped cells are resumed. Without TABLE, the tables are listed. Cells that the recipe
+    marks as on demand take long; they run only if --only names their rows.
 
     Runs are in OUT/TABLE, with one line each in OUT/TABLE.jsonl; the whole table is in OUT/TABLE.md, .tex and .csv.
 
@@ -67,8 +67,9 @@ def reproduce(
     To use settings of goat tune: --settings goat-lstm=best.toml applies the file to that row on the file's dataset, and
     to columns and rows that share its settings. Use another --out, or save the recipe with --show > my.toml.
 
-    To run on another machine: --plan-only PLAN.json, python -m torch_goat.training.worker PLAN.json there, then
-    --collect; or python -m torch_goat.tables.worker TABLE there, and copy its OUT/TABLE.jsonl.
+    To run on another machine: write a plan with --plan-only PLAN.json, run python -m torch_goat.training.worker
+    PLAN.json there, and copy the folders back for --collect; or run python -m torch_goat.tables.worker TABLE there, and
+    copy its OUT/TABLE.jsonl.
 
     Example: goat reproduce table2 --only goat-lstm,gat --datasets cora,photo --jobs 2
     """

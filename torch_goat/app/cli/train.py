@@ -83,8 +83,9 @@ def train(
         str | None,
         typer.Option(
             metavar="RULE",
-            help="For two classes, when to predict the positive one: from a probability such as 0.3 on, or chosen "
-            "on the validation nodes by precision=0.9 or by cost=5:1, those of a missed and of a false positive.",
+            help="For two classes, when to predict the positive one: from a probability such as 0.3 on, or from a "
+            "threshold chosen on the validation nodes for precision=0.9 or cost=5:1 (of a false negative and a false "
+            "positive).",
         ),
     ] = None,
     device: options.Device = "auto",
@@ -95,7 +96,7 @@ def train(
     ] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write curves for TensorBoard.")] = False,
     mlflow: Annotated[bool, typer.Option("--mlflow", help="Also log settings and curves to MLflow.")] = False,
-    wandb: Annotated[bool, typer.Option("--wandb", help="Also log them to Weights & Biases.")] = False,
+    wandb: Annotated[bool, typer.Option("--wandb", help="Also log settings and curves to Weights & Biases.")] = False,
     minutes: Annotated[
         float | None,
         options.graph_option(
@@ -105,15 +106,15 @@ def train(
     metric: Annotated[
         str,
         options.graph_option(
-            "--metric", text="What decides: accuracy, macro_f1, in which all classes count equally, or roc_auc."
+            "--metric", text="Metric that decides: accuracy, macro_f1 (all classes count equally) or roc_auc."
         ),
     ] = "",
     repeats: Annotated[
         int | None,
         options.graph_option(
             "--repeats",
-            text=f"Runs of each compared model, {REPEATS} by default; with folds or several split columns, runs on "
-            "each of them, 1 by default.",
+            text=f"Runs of each compared model, {REPEATS} by default; with folds or several split columns, runs per "
+            "fold or column, 1 by default.",
             min=1,
         ),
     ] = None,
@@ -144,7 +145,7 @@ def train(
             given.options.append(option)
     if metric:
         if config is not None:
-            raise SettingsError(f"--config {config} already says what decides; leave out --metric {metric}.")
+            raise SettingsError(f"--config {config} already sets the metric that decides; leave out --metric {metric}.")
         given.options.append("--metric")
     begun = start(dataset, edges, given, model, split, config, index, metric)
     tables, graph = begun.tables, begun.graph
@@ -242,7 +243,7 @@ def _show_decision(result: Result, classes: Sequence[str]) -> None:
         precision = 100 * found["precision"]
         precise = "no node reaches it" if math.isnan(precision) else f"precision {precision:.1f} %"
         say(
-            f"{classes[1]!r} is predicted from a probability of {result.threshold:.4g} on: {precise}, recall "
+            f"{classes[1]!r} is predicted if its probability is at least {result.threshold:.4g}: {precise}, recall "
             f"{100 * found['recall']:.1f} % on the {name} nodes."
         )
 

@@ -38,12 +38,13 @@ def tune(
     ],
     edges: options.Edges = "",
     model: Annotated[
-        str | None, typer.Option("--model", help="goat (default), gat, ..., or all that goat train compares, in turn.")
+        str | None,
+        typer.Option("--model", help="goat (default), gat, ..., or all: each network that goat train compares."),
     ] = None,
     trials: Annotated[
         int, typer.Option(min=1, help="Total number of trials of each model, including earlier ones.")
     ] = 100,
-    jobs: Annotated[int, typer.Option(min=1, help="Parallel trials; one makes a search reproducible.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Parallel trials; with 1, a search is reproducible.")] = 1,
     storage: Annotated[
         str, typer.Option(help="File or database URL shared by several machines; by default a file in --out.")
     ] = "",
@@ -139,7 +140,7 @@ def tune(
     folder = folders[order[0]]
     where = folder / BEST
     command = shlex.join(["goat", "train", "--config", str(where)])
-    say(f"All trials are in {folder / TABLE}, the best settings in {where}. Train with them: {command}")
+    say(f"All trials are in {folder / TABLE}, the best settings in {where}. To train with them: {command}")
 
 
 def _compared(begun: Start, fixed: list[str], metric: str) -> dict[str, Experiment]:
@@ -169,7 +170,7 @@ def _print_all(outcomes: Mapping[str, "SearchOutcome"], folders: Mapping[str, Pa
         default = "-" if outcome.default is None else show(metric, outcome.default)
         rows.append([shown(name), default, show(metric, outcome.value), str(outcome.finished), str(folders[name])])
     console().print(Aligned(["model", f"default {metric}", f"best {metric}", "trials", "folder"], rows))
-    say("These are means over the validation nodes, on which the settings were chosen, so the best are too optimistic.")
+    say("These are means over the validation nodes, on which the settings were chosen; the best values are optimistic.")
 
 
 def _keys(fixed: list[str], spaces: list[str]) -> list[str]:

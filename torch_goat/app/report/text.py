@@ -180,10 +180,10 @@ def importance_table(found: Sequence[Importance], metric: str) -> Table:
 def comparison_notes(
     groups: Groups, other_data: Sequence[str], left_out: Sequence[str], detail: RunGroup[Run]
 ) -> list[str]:
-    notes = ["Models are ranked on the validation nodes and evaluated on the test nodes. The same run counts once."]
+    notes = ["Models are ranked on the validation nodes and evaluated on the test nodes. Copies of a run count once."]
     if len(groups) > 1:
         notes.append(
-            "Differences are those of runs on the same splits; their intervals account for nodes that splits share."
+            "Differences are between runs on the same splits; their intervals account for nodes that splits share."
         )
     if detail is not groups[0]:
         notes.append(
@@ -219,8 +219,8 @@ def importance_notes(found: Sequence[Importance], total: int, part: str) -> list
         return [f"The importance of columns is computed for at most {MAX_COLUMNS} columns, but there are {total}."]
     notes = [f"The {len(found)} most important of {total} columns are shown."] if len(found) < total else []
     notes.append(
-        f"A column is permuted among all nodes, so that its values at the {part} nodes and at their neighbours are "
-        "those of others. Columns with the same information can replace each other, and then neither seems important."
+        f"A column is permuted among all nodes, so that the {part} nodes and their neighbours get the values of other "
+        "nodes. Columns with the same information can replace each other, and then neither seems important."
     )
     return notes
 

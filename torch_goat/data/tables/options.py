@@ -17,20 +17,20 @@ class Tables:
     edges: str = ""  #: the file of the edges; empty for GraphML
     id: str = ""  #: the column with the node ids; if empty, a column named ``id`` or similar, else the first
     source: str = ""  #: the source of an edge; if empty, a column named ``source`` or similar, else the first
-    destination: str = ""  #: its destination; if empty, a column named ``target`` or similar, else the second
+    destination: str = ""  #: the end of an edge; if empty, a column named ``target`` or similar, else the second
     task: Literal["", "classification", "regression"] = ""  #: if empty, fractions and many values mean regression
-    positive: str | None = None  #: of two classes, the positive one; by default the second in order: yes, true, 1
+    positive: str | None = None  #: the positive one of two classes; by default the second in order: yes, true, 1
     directed: bool = False  #: whether messages are passed from source to destination only
     edge_features: bool = False  #: whether the other edge columns are features
     order_by: str = ""  #: the edge column, numbers or dates, in whose decreasing order GOAT reads neighbours
-    categories: tuple[str, ...] = ()  #: columns of numbers that are category names
-    drop: tuple[str, ...] = ()  #: columns that are not features
-    #: says ``train``, ``val`` or ``test``; without ``val``, some training nodes validate. A pattern such as ``fold_*``
-    #: names several such columns, one split each
+    categories: tuple[str, ...] = ()  #: numeric columns to read as categories
+    drop: tuple[str, ...] = ()  #: columns to exclude from the features
+    #: a column with ``train``, ``val`` and ``test``; without ``val``, some training nodes are used for validation. A
+    #: pattern such as ``fold_*`` names several such columns, one split each
     split_column: str = ""
-    time_column: str = ""  #: numbers or dates: the earliest nodes train, the next validate, the latest test
-    group_column: str = ""  #: nodes with the same value, drawn at random, are never in two parts
-    folds: int = 0  #: if not 0, the nodes are divided into so many folds, each of which is the test set of one split
+    time_column: str = ""  #: numbers or dates, from the earliest (training nodes) to the latest (test nodes)
+    group_column: str = ""  #: nodes with the same value are never in two parts of a random split
+    folds: int = 0  #: if not 0, the nodes are divided into this many folds, each of which is the test set of one split
     train: float = 0.6  #: the fraction of training nodes, drawn at random per class if no column decides
     val: float = 0.2  #: the fraction of validation nodes; the rest, or the fold, are test nodes
     digest: str = ""  #: the SHA-256 of the files' contents, to refuse files that changed; empty checks nothing

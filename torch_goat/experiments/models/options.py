@@ -16,14 +16,14 @@ _OF_HEADS = {"heads", "head_pooling"}  # of all layers but the last
 
 @dataclass(frozen=True)
 class ModelOptions:
-    """A network: the kind and width of its layers, and what is between them.
+    """The options of a network: the kind and width of its layers, and what is between the layers.
 
-    An optional encoder maps the input linearly. Each layer applies dropout to its input, computes, adds the residual,
-    and is followed by the normalisation and the activation. The last layer gives the output, or a linear output or an
-    MLP follows it. All of this is the same for every kind of layer, so that two networks can differ in their layers
-    only. Setting an option that no layer of the network reads raises an error.
+    An optional encoder maps the input linearly. Before each layer, dropout is applied; after it, the residual, the
+    normalisation and the activation. The last layer gives the output, or is followed by a linear output or an MLP. All
+    of this is the same for every kind of layer, so that two networks can differ in their layers only. Setting an option
+    that no layer of the network reads raises an error.
 
-    The kinds that read an option follow it in parentheses.
+    The kinds of layers that read an option are given in parentheses.
     """
 
     name: str = "goat"  #: The kind of the layers, a key of :data:`torch_goat.experiments.models.MODELS`.
@@ -49,13 +49,13 @@ class ModelOptions:
     activation: Literal["elu", "relu"] = "elu"
     dropout: float = 0.5  #: The dropout probability of a layer's input.
     attention_dropout: float = 0.0  #: The dropout probability of attention coefficients (gat, gatv2, goat).
-    #: The normalisation after a layer, over all nodes or per node; in a gin layer, also after its first map.
+    #: The normalisation after a layer, over all nodes or per node; in a gin layer, also after its first linear map.
     norm: Literal["none", "batch", "layer"] = "none"
     residual: bool = False  #: Whether a linear map of a layer's input is added to its output.
     rnn: Literal["lstm", "gru", "rnn", "mingru", "minlstm"] = "lstm"  #: The sequence model (goat, sage-lstm, janossy).
     attention: Literal["gat", "gatv2"] = "gat"  #: The attention scores (goat).
     bidirectional: bool = True  #: Whether neighbours are read in both directions (goat).
-    max_neighbors: int = 0  #: The maximum number of neighbours to read; 0 for all (goat).
+    max_neighbors: int = 0  #: The maximum number of neighbours that are read; 0 for all (goat).
     neighbor_selection: Literal["random", "top"] = "random"  #: Which neighbours are kept (goat).
     #: Whether a node is in its own neighbourhood (goat). If not, ``residual`` keeps its own state separate from its
     #: neighbours', as GraphSAGE does.
@@ -64,18 +64,18 @@ class ModelOptions:
     #: linear map reads the node's input next to the layer's output (gat, gatv2, goat).
     separate_self: bool = False
     mean_residual: bool = True  #: Whether the weighted mean of the neighbours is added to the RNN's output (goat).
-    #: The factor of a neighbour's state: its coefficient, or that times the number of neighbours (goat).
+    #: The factor of a neighbour's state: its coefficient, or its coefficient times the number of neighbours (goat).
     scaling: Literal["softmax", "size"] = "softmax"
     state_norm: bool = False  #: Whether states are normalised before they are scaled and read (goat).
     state_dropout: float = 0.0  #: The dropout probability of the states that are read (goat).
-    #: The noise of a second order that is drawn in training, which gives the order a gradient of its own; 0 for none
+    #: The noise with which a second order is drawn in training, to give the order a gradient of its own; 0 for none
     #: (goat).
     order_noise: float = 0.0
     #: Whether neighbours are read in decreasing order of ``data.edge_key`` instead of their scores (goat, goat-paper).
     given_order: bool = False
     rnn_init: Literal["orthogonal", "uniform"] = "orthogonal"  #: The initialisation of the RNN's weights (goat).
     aggregators: tuple[str, ...] = ("mean", "min", "max", "std")  #: The aggregators (pna).
-    scalers: tuple[str, ...] = ("identity", "amplification", "attenuation")  #: Their scalers (pna).
+    scalers: tuple[str, ...] = ("identity", "amplification", "attenuation")  #: The scalers of the aggregators (pna).
     #: The number of neighbours in a permutation for the first layer, the second, and so on; the last number applies to
     #: all further layers (janossy).
     permutation_lengths: tuple[int, ...] = (5,)

@@ -19,8 +19,8 @@ class TrainingOptions:
     epochs: int = 1000  #: The maximum number of epochs.
     #: The maximum number of training nodes per step, over all processes; 0 trains on full batches, one step per epoch.
     batch_size: int = 0
-    #: For mini-batches, the maximum number of neighbours sampled per node, for the last layer first; -1 takes all of
-    #: them, as does an empty fanout.
+    #: For mini-batches, the maximum number of neighbours sampled per node, starting with the last layer; -1 takes all
+    #: neighbours, and so does an empty fanout.
     fanout: tuple[int, ...] = ()
     learning_rate: float = 0.005  #: Adam's learning rate.
     weight_decay: float = 5e-4  #: Adam's weight decay.
@@ -28,8 +28,8 @@ class TrainingOptions:
     warmup: int = 0  #: The number of epochs over which the learning rate rises from 0 to its full value.
     #: Whether the learning rate is constant, or falls to 0 over all epochs as half a cosine.
     schedule: Literal["constant", "cosine"] = "constant"
-    #: What ``order_noise`` of GOAT layers falls to over the first 70 % of the epochs, linearly in 20 steps; then it
-    #: stays. ``None`` keeps it constant.
+    #: The value to which ``order_noise`` of GOAT layers falls over the first 70 % of the epochs, linearly in 20 steps.
+    #: ``None`` keeps ``order_noise`` constant.
     order_noise_end: float | None = None
     #: The decay of an exponential moving average of the weights per epoch, for example 0.99; validation and result use
     #: the averaged weights. 0 turns it off.
@@ -38,8 +38,8 @@ class TrainingOptions:
     patience: int = 250
     #: Which validation value decides the best epoch: the lowest loss, or the best value of the ``metric`` below.
     stop_on: Literal["loss", "metric"] = "loss"
-    #: The metric that decides: about the best epoch with ``stop_on="metric"``, and about the best run. By default that
-    #: of the dataset, usually the accuracy or the MSE, and macro F1 about runs with ``class_weights``.
+    #: The metric that decides which run is best and, with ``stop_on="metric"``, which epoch. By default that of the
+    #: dataset, usually accuracy or MSE; for the best run with ``class_weights``, macro F1.
     metric: Literal["", "accuracy", "macro_f1", "roc_auc"] = ""
     #: Whether all classes have the same weight in the loss, however many training nodes each has.
     class_weights: bool = False
@@ -51,9 +51,9 @@ class TrainingOptions:
     #: -1 sorts by the current scores, as the paper's GOAT does.
     fixed_ordering: int = -1
     orderings_files: tuple[str, ...] = ()  #: Recorded orderings to hold fixed, one file per GOAT layer.
-    #: For two classes, when the second, positive one is predicted: from a probability on (``"0.3"``), or with a
-    #: threshold that is chosen on the validation nodes, for a precision (``"precision=0.9"``) or for the costs of a
-    #: missed and of a false positive (``"cost=5:1"``). ``None`` predicts the most probable class.
+    #: For two classes, when the second, positive one is predicted: from this probability on (``"0.3"``), or from a
+    #: threshold chosen on the validation nodes, for a precision (``"precision=0.9"``) or for the costs of a false
+    #: negative and a false positive (``"cost=5:1"``). ``None`` predicts the most probable class.
     threshold: str | None = None
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class TrainingOptions:
 class Experiment:
     """A training run: the same experiment on the same CPU always gives the same result.
 
-    On a GPU the order of some sums varies, which can become visible after many epochs.
+    On a GPU, the order of some sums varies, which can become visible after many epochs.
     """
 
     dataset: str  #: A name in :data:`torch_goat.data.datasets.DATASETS`, or any name for your own graph.
@@ -109,11 +109,11 @@ class Experiment:
     training: TrainingOptions = field(default_factory=TrainingOptions)  #: How it is trained.
     tables: Tables | None = None  #: The tables of your own graph.
     graph: str = ""  #: A folder of arrays with your own graph, for :func:`torch_goat.data.loader.open_graph`.
-    graph_digest: str | None = None  #: The digest of these arrays, to detect that they changed; ``None``: no check.
+    graph_digest: str | None = None  #: The digest of these arrays, to detect changes; ``None``: no check.
 
     @property
     def metric(self) -> str:
-        """The metric that decides about the best epoch and the best run; empty for the first one of the task."""
+        """The metric that decides which epoch and which run is best; empty for the first metric of the task."""
         own = self.tables is not None or bool(self.graph)
         known = None if own else DATASETS.get(self.dataset)
         return self.training.metric or (known.judged_by if known else "")
