@@ -104,10 +104,7 @@ class NodeEstimator(BaseEstimator, ABC):
             guess = graph.decision.classes(out) if graph.classes else graph.in_units(out[:, 0])
             return self._score(guess, graph.truth[test])
         found = self._predictions(nodes, edges, join)
-        pairs = [
-            (value, true) for value, true in zip(found.values, found.truth or (), strict=False) if true is not None
-        ]
-        if not pairs:
+        if not (pairs := found.pairs):
             raise TableError(f"nodes has no values in the column {run.experiment.tables.target!r} to compare with.")  # type: ignore[union-attr]
         codes = {name: number for number, name in enumerate(found.classes)}
         numbers = [[codes.get(str(one), -1) if codes else float(one) for one in pair] for pair in pairs]

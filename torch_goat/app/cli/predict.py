@@ -64,7 +64,7 @@ def _echo(text: str) -> None:
 
 def _accuracy(found: "Predictions") -> str:
     """How good the predictions are, if the table contains the target."""
-    pairs = [(value, true) for value, true in zip(found.values, found.truth or (), strict=False) if true is not None]
+    pairs = found.pairs
     if not pairs:
         return ""
     if found.classes:
