@@ -161,8 +161,8 @@ class NodeEstimator(BaseEstimator, ABC):
             raise TableError(f"{tables.nodes} or {tables.edges} changed since training; restore them or train again.")
         start = dict(settings.leaves(settings.to_table(own_starting_point(cls._task, run.experiment.model.name))))
         now = dict(settings.leaves(settings.to_table(run.experiment)))
-        changed = {key: value for key, value in now.items() if key.startswith(("model.", "training."))}
-        changed = {key: value for key, value in changed.items() if start.get(key) != value}
+        own = [key for key in now if key.startswith(("model.", "training."))]
+        changed = {key: now[key] for key in own if start.get(key) != now[key]}
         made = cls(**cls._loaded(changed), model=run.experiment.model.name, seed=run.experiment.seed)
         return made._opened(run, place, ())
 

@@ -34,7 +34,7 @@ def predict(
     """
     check_new(out, force)
     files = find_tables(nodes, edges)
-    announce(f"{run} and {' and '.join(filter(None, (files['nodes'], files['edges'])))}")
+    announce(str(run), files["nodes"], files["edges"])
     from torch_goat.experiments import predict as apply
 
     found = apply(Run(run), files["nodes"], files["edges"], join=join)

@@ -57,9 +57,7 @@ class Search:
     method: Literal["tpe", "grid"] = "tpe"  # tree-structured Parzen estimators, or all points in order
     seed: int = 0  # of the sampler
     prune: bool = False  # whether to stop trials early that are worse than the median
-    defaults_first: bool = (
-        False  # whether the first trial has the settings of the starting point, if the space has them
-    )
+    defaults_first: bool = False  # whether the first trial has the settings of the starting point, if in the space
 
     def __post_init__(self) -> None:
         one = self.experiment
