@@ -54,8 +54,8 @@ class Plan:
 
     minutes: float  # the time budget; 0 for none
     repetitions: tuple[tuple[int, int], ...]  # split and number of the seed
-    models: Mapping[str, PlannedModel]  # in the order of training, the fastest first
-    skipped: Mapping[str, float]  # models that do not fit, with the expected seconds of a run
+    models: dict[str, PlannedModel]  # in the order of training, the fastest first
+    skipped: dict[str, float]  # models that do not fit, with the expected seconds of a run
     request: str = ""  # identifies what was asked for, so that the same request repeats the same plan
 
     @property
@@ -84,29 +84,11 @@ class Plan:
                 yield name, number, replace(model.experiment, seed=model.experiment.seed + repeat, index=split)
 
     def to_json(self) -> str:
-        models = {
-            name: {"seconds": one.seconds, "most": one.most, "memory": one.memory}
-            | {"experiment": settings.to_table(one.experiment)}
-            for name, one in self.models.items()
-        }
-        table = {"minutes": self.minutes, "request": self.request, "repetitions": self.repetitions, "models": models}
-        return json.dumps(table | {"skipped": dict(self.skipped)}, indent=1) + "\n"
+        return json.dumps(settings.to_table(self), indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Plan":
-        table = json.loads(text)
-        models = {
-            str(name): PlannedModel(
-                settings.parse(Experiment, one["experiment"], PLAN),
-                float(one["seconds"]),
-                float(one["most"]),
-                int(one["memory"]),
-            )
-            for name, one in table["models"].items()
-        }
-        repetitions = tuple((int(split), int(repeat)) for split, repeat in table["repetitions"])
-        skipped = {str(name): float(seconds) for name, seconds in table["skipped"].items()}
-        return cls(float(table["minutes"]), repetitions, models, skipped, str(table["request"]))
+        return settings.parse(cls, json.loads(text), PLAN)
 
 
 def make_plan(
