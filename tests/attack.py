@@ -13,7 +13,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -23,6 +23,7 @@ import torch
 from tests.backends import AVAILABLE, device_of
 from tests.compare import with_gradients
 from tests.data.tables.files import write
+from tests.experiments.test_run_folder import READ
 from tests.experiments.training.test_resume import outcome
 from tests.processes import server
 from torch_goat.app.cli import app
@@ -31,14 +32,6 @@ from torch_goat.experiments.training import train as run_module
 from torch_goat.nn import GOATConv
 
 CHECKPOINT = "checkpoint.safetensors"
-READ: dict[str, Callable[[Run], object]] = {
-    "config.toml": lambda run: run.experiment,
-    "schema.json": lambda run: run.schema,
-    "model.safetensors": lambda run: run.network,
-    "metrics.csv": lambda run: run.curves,
-    "result.json": lambda run: run.result,
-    "orderings/epoch-0-layer-1.safetensors": lambda run: list(run.orderings),
-}
 NESTED = {".toml": b"x = " + b"[" * 500_000, ".json": b'{"a":' * 100_000, ".csv": b'"' * 1_000_000}
 WRONG = {
     ".toml": b".".join([b"a"] * 200_000) + b" = 1",

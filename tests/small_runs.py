@@ -1,8 +1,10 @@
-"""Small graphs in the place of the datasets, and short runs on them."""
+"""Small graphs in the place of the datasets, short runs on them, and runs that were never trained."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -19,6 +21,18 @@ MODELS = {
     "apart": ModelOptions(name="goat", hidden_channels=4, backend="torch", add_self_loops=False, residual=True),
     "deep": ModelOptions(name="goat", hidden_channels=4, heads=2, last="goat", backend="torch"),
 }
+
+
+class Done(NamedTuple):
+    """What of a finished run is compared."""
+
+    experiment: Experiment
+    result: Result
+
+
+def result(metrics: dict[str, dict[str, float]], **changes: object) -> Result:
+    """The result of a run with these metrics by split."""
+    return replace(Result(metrics, 1, 1, "epochs", 1.0, 1.0, 1, "a CPU", {}, ""), **changes)  # type: ignore[arg-type]
 
 
 def small(name: str, *, split: str = "", index: int = 0, data_dir: Path | None = None) -> Data:

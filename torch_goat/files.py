@@ -1,15 +1,17 @@
-"""Atomic files, files that are safe to open, and locks on folders."""
+"""Atomic files, CSV, files that are safe to open, and locks on folders."""
 
+import csv
 import errno
+import io
 import os
 import re
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from hashlib import file_digest
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 try:
     import fcntl
@@ -52,6 +54,13 @@ def replace_file(path: Path, content: bytes | str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def csv_text(rows: Iterable[Iterable[Any]], quoting: Literal[0, 1] = csv.QUOTE_MINIMAL) -> str:
+    """Rows as the text of a CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n", quoting=quoting).writerows(rows)
+    return text.getvalue()
 
 
 def remove_parts(folder: Path, names: str) -> None:

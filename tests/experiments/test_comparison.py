@@ -1,13 +1,13 @@
 import math
 from collections.abc import Callable
 from itertools import combinations, product
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from torch_goat.experiments import Experiment, ModelOptions, Result, TrainingOptions, compare_runs
+from tests.small_runs import Done, result
+from torch_goat.experiments import Experiment, ModelOptions, TrainingOptions, compare_runs
 from torch_goat.experiments.comparison import RunGroup, paired_p_value, summarize, unpaired_p_value, wilson_interval
 
 
@@ -74,16 +74,11 @@ def test_equal_runs_share_ranks_also_if_rounding_tore_them_apart() -> None:
     assert unpaired_p_value(ours, theirs) == pytest.approx(expected)
 
 
-class Done(NamedTuple):
-    experiment: Experiment
-    result: Result
-
-
 def done(model: str, metrics: dict[str, dict[str, float]], seed: int = 0, index: int = 0, **training: object) -> Done:
     experiment = Experiment(
         "top2", index=index, seed=seed, model=ModelOptions(name=model), training=TrainingOptions(**training)
     )
-    return Done(experiment, Result(metrics, 1, 1, "epochs", 1.0, 1.0, 1, "a CPU", {}, ""))
+    return Done(experiment, result(metrics))
 
 
 def accuracies(model: str, val: list[float], test: list[float], **options: int) -> list[Done]:

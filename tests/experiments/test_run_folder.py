@@ -33,7 +33,7 @@ READ: dict[str, Callable[[Run], object]] = {
     "model.safetensors": lambda run: run.network,
     "metrics.csv": lambda run: run.curves,
     "result.json": lambda run: run.result,
-    "orderings/epoch-3-layer-1.safetensors": lambda run: list(run.orderings),
+    "orderings/epoch-0-layer-1.safetensors": lambda run: list(run.orderings),
 }
 
 
@@ -210,7 +210,7 @@ def test_a_schema_that_is_damaged_is_refused(tmp_path: Path, trained: Path, cont
 
 @pytest.fixture(scope="module")
 def ordered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run(tmp_path_factory.mktemp("ordered"), "goat", record=(3,))
+    return run(tmp_path_factory.mktemp("ordered"), "goat", record=(0,))
 
 
 @pytest.mark.parametrize("name", READ)

@@ -4,23 +4,18 @@ import math
 from collections import Counter
 from dataclasses import replace
 from functools import cache
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from scipy import stats
 
+from tests.small_runs import Done, result
 from torch_goat.data.tables import Tables
-from torch_goat.experiments import Experiment, ModelOptions, Result, Verdict, compare_runs
+from torch_goat.experiments import Experiment, ModelOptions, Verdict, compare_runs
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.verdict import WITHOUT_EDGES, paired_difference
 
 TABLES = Tables("nodes.csv", "label", "edges.csv")
-
-
-class Done(NamedTuple):
-    experiment: Experiment
-    result: Result
 
 
 @cache
@@ -44,7 +39,7 @@ def runs(
         metrics = {split: {metric: value} for split, value in zip(("val", "test"), values, strict=True)}
         experiment = on_split(model, 0 if fixed else number, number)
         sizes = {"train": nodes[0], "val": 200, "test": nodes[1]}
-        found.append(Done(experiment, Result(metrics, 1, 1, "epochs", seconds, 1.0, 1, "a CPU", {}, "", nodes=sizes)))
+        found.append(Done(experiment, result(metrics, seconds=seconds, nodes=sizes)))
     return found
 
 

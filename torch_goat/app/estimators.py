@@ -104,10 +104,7 @@ class NodeEstimator(BaseEstimator, ABC):
             guess = graph.decision.classes(out) if graph.classes else graph.in_units(out[:, 0])
             return self._score(guess, graph.truth[test])
         found = self._predictions(nodes, edges, join)
-        pairs = [
-            (value, true) for value, true in zip(found.values, found.truth or (), strict=False) if true is not None
-        ]
-        if not pairs:
+        if not (pairs := found.pairs):
             raise TableError(f"nodes has no values in the column {run.experiment.tables.target!r} to compare with.")  # type: ignore[union-attr]
         codes = {name: number for number, name in enumerate(found.classes)}
         numbers = [[codes.get(str(one), -1) if codes else float(one) for one in pair] for pair in pairs]
@@ -164,8 +161,8 @@ class NodeEstimator(BaseEstimator, ABC):
             raise TableError(f"{tables.nodes} or {tables.edges} changed since training; restore them or train again.")
         start = dict(settings.leaves(settings.to_table(own_starting_point(cls._task, run.experiment.model.name))))
         now = dict(settings.leaves(settings.to_table(run.experiment)))
-        changed = {key: value for key, value in now.items() if key.startswith(("model.", "training."))}
-        changed = {key: value for key, value in changed.items() if start.get(key) != value}
+        own = [key for key in now if key.startswith(("model.", "training."))]
+        changed = {key: now[key] for key in own if start.get(key) != now[key]}
         made = cls(**cls._loaded(changed), model=run.experiment.model.name, seed=run.experiment.seed)
         return made._opened(run, place, ())
 

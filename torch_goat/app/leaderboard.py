@@ -15,7 +15,7 @@ from torch_goat.app.estimators import (
 )
 from torch_goat.data.tables import load_tables
 from torch_goat.experiments import ModelComparison, compare_models
-from torch_goat.experiments.verdict import Verdict, shown
+from torch_goat.experiments.verdict import Verdict
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -53,7 +53,7 @@ class Leaderboard:
         rows = {}
         for group in self.ranking.groups:
             names = group.runs[0].result.metrics.get("test", {})
-            rows[shown(group.label, self.ranking.metric)] = {
+            rows[group.name] = {
                 "metric": self.ranking.metric,
                 "val": group.rank_mean,
                 "test": group.mean,
@@ -62,7 +62,7 @@ class Leaderboard:
                 "high": group.interval[1],
                 **{f"test_{name}": group.summary("test", name).mean for name in names},
                 "runs": len(group.runs),
-                "seconds": sum(run.result.seconds for run in group.runs) / len(group.runs),
+                "seconds": group.seconds,
             }
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("model")
 

@@ -5,15 +5,16 @@ from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from statistics import fmean
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from torch_goat import settings
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive
-from torch_goat.experiments.training.options import Experiment
+from torch_goat.experiments.training.options import Experiment, of_result, without_repetition
 from torch_goat.experiments.training.result import Result
-from torch_goat.experiments.verdict import Difference, Verdict, judge, paired_difference
+from torch_goat.experiments.verdict import Difference, Verdict, judge, paired_difference, shown
 
 REPEATS: Final = 3  # runs of each model
 EXACT_PAIRS: Final = 13  # up to this number of pairs, the signed-rank test enumerates all assignments of signs
@@ -80,6 +81,16 @@ class RunGroup(Generic[R]):
         return dict(zip(self.repetitions, self.scores, strict=True))
 
     @property
+    def name(self) -> str:
+        """The name of the model for users."""
+        return shown(self.label, self.metric)
+
+    @property
+    def seconds(self) -> float:
+        """The mean training time."""
+        return fmean(run.result.seconds for run in self.runs)
+
+    @property
     def mean(self) -> float:
         return summarize(self.scores).mean
 
@@ -126,10 +137,9 @@ class Ranking(Generic[R]):
 
     def _compare(self, first: RunGroup[R], second: RunGroup[R], ranking: bool) -> Difference:
         split = self.rank_by if ranking else self.split
-        ours, theirs = (_by_repetition(group, split) for group in (first, second))
         return paired_difference(
-            ours,
-            theirs,
+            _by_repetition(first, split),
+            _by_repetition(second, split),
             first=first.label,
             second=second.label,
             metric=self.metric,
@@ -179,37 +189,35 @@ def compare_runs(
     runs = list(runs)
     metric = metric or deciding_metric(runs)
     labels = _labels(runs) if label is None else [label(run) for run in runs]
-    members: dict[str, list[R]] = {}
-    counted: set[tuple[str, Experiment]] = set()
+    members: dict[str, dict[Experiment, R]] = {}
     for name, run in zip(labels, runs, strict=True):
-        if (same := (name, _training(run.experiment))) not in counted:
-            counted.add(same)
-            members.setdefault(name, []).append(run)
+        members.setdefault(name, {}).setdefault(of_result(run.experiment), run)
     test_nodes = test_nodes or next((run.result.nodes["test"] for run in runs if run.result.nodes.get("test")), 0)
 
     groups = []
-    for name, together in members.items():
+    for name, distinct in members.items():
+        together = tuple(distinct.values())
         scores = [score(run, split, metric) for run in together]
         low, high = _interval(together, scores, metric, test_nodes, errors)
         repetitions = tuple(repetition(run) for run in together)
         scaled, ranking = (tuple(scale * score(run, one, metric) for run in together) for one in (split, rank_by))
         interval = scale * low, scale * high
-        groups.append(RunGroup(name, tuple(together), repetitions, scaled, ranking, interval, metric))
+        groups.append(RunGroup(name, together, repetitions, scaled, ranking, interval, metric))
 
     groups.sort(key=lambda group: rank_key(group.rank_mean, metric))
     finite = [group for group in groups if math.isfinite(group.rank_mean)]
     complete = [group for group in finite if planned is None or len(group.runs) == planned[group.label]]
-    shown = {group.label: group.rank_mean if decimals is None else round(group.rank_mean, decimals) for group in groups}
-    places = {value: place for place, value in enumerate(dict.fromkeys(shown[one.label] for one in complete), 1)}
+    labels = [group.label for group in complete]
+    rest = [group for group in groups if group.label not in labels]
+    means = [group.rank_mean if decimals is None else round(group.rank_mean, decimals) for group in complete]
+    places = {mean: place for place, mean in enumerate(dict.fromkeys(means), 1)}
     ranked = []
-    for group in complete:
+    for group, mean in zip(complete, means, strict=True):
         others = [one for one in complete if one is not group and (baselines is None or one.label in baselines)]
         tested = others and (baselines is None or group.label not in baselines)
         comparison = _compare(group, others[0], paired) if tested else None
-        ranked.append(replace(group, place=places[shown[group.label]], comparison=comparison))
-    labels = [group.label for group in complete]
-    ordered = (*ranked, *(group for group in groups if group.label not in labels))
-    return Ranking(metric, ordered, split, rank_by, overlap_of(runs), test_nodes)
+        ranked.append(replace(group, place=places[mean], comparison=comparison))
+    return Ranking(metric, (*ranked, *rest), split, rank_by, overlap_of(runs), test_nodes)
 
 
 def deciding_metric(runs: Sequence[FinishedRun]) -> str:
@@ -231,11 +239,6 @@ def rank_key(value: float, metric: str) -> float:
     if not math.isfinite(value):
         return math.inf
     return value if metric in LOWER_IS_BETTER else -value
-
-
-def without_repetition(experiment: Experiment) -> Experiment:
-    """The experiment without its seed, its split and what it records: equal for repetitions of the same settings."""
-    return replace(experiment, seed=0, index=0, training=replace(experiment.training, record_orderings=()))
 
 
 def overlap_of(runs: Sequence[FinishedRun]) -> float:
@@ -302,16 +305,8 @@ def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | No
         return 1.0  # both signs of a single difference are equally extreme
     if len(differences) > EXACT_PAIRS:
         return float(stats.wilcoxon(differences).pvalue)
-
-    def rank_sum(signed: np.ndarray, axis: int) -> np.ndarray:
-        return np.sum(stats.rankdata(np.abs(signed), axis=axis) * np.sign(signed), axis=axis)
-
-    samples = 2**EXACT_PAIRS  # at least the number of assignments, so that SciPy enumerates all of them
-    return float(
-        stats.permutation_test(
-            (differences,), rank_sum, permutation_type="samples", vectorized=True, n_resamples=samples
-        ).pvalue
-    )
+    ranks, ways = _rank_sums(np.abs(differences))
+    return _share_as_extreme(ways.sum(axis=0), ranks[differences > 0].sum())
 
 
 def unpaired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
@@ -321,20 +316,33 @@ def unpaired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | 
     included. It applies only to the split that the runs share, not to other splits. ``None`` for fewer than two runs of
     either model or values that are not finite.
     """
-    from scipy import stats  # imports slowly
-
     values = np.round([*ours, *theirs], 12)  # rounding errors must not break ties
     if min(len(ours), len(theirs)) < 2 or not np.isfinite(values).all():
         return None
-    # SciPy's exact distribution does not support ties, and its permutation test takes a second.
-    ranks = np.rint(2 * stats.rankdata(values)).astype(int)  # twice the ranks are integers, also with ties
-    ways = np.zeros((len(ours) + 1, ranks.sum() + 1))  # [size, sum]: number of subsets with this size and rank sum
+    ranks, ways = _rank_sums(values)
+    return _share_as_extreme(ways[len(ours)], ranks[: len(ours)].sum())
+
+
+def _rank_sums(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Twice the ranks of values ``[n]``, and the number of subsets of each size that have each sum ``[n + 1, sums]``.
+
+    SciPy's exact distributions do not support ties, and its permutation tests take a second.
+    """
+    from scipy import stats  # imports slowly
+
+    ranks = np.rint(2 * stats.rankdata(values)).astype(int)  # integers, also with ties
+    ways = np.zeros((len(values) + 1, ranks.sum() + 1))
     ways[0, 0] = 1
     for rank in ranks:
         ways[1:, rank:] += ways[:-1, : ways.shape[1] - rank]  # the right side is evaluated before the update
-    distance = np.abs(np.arange(ways.shape[1]) - len(ours) * ranks.mean())
-    extreme = distance >= distance[ranks[: len(ours)].sum()] - 1e-9
-    return float(ways[-1, extreme].sum() / ways[-1].sum())
+    return ranks, ways
+
+
+def _share_as_extreme(ways: np.ndarray, found: int) -> float:
+    """The share of ways with a sum at least as far from their mean as the one that was found."""
+    sums = np.arange(len(ways))
+    distance = np.abs(sums - np.average(sums, weights=ways))
+    return float(ways[distance >= distance[found] - 1e-9].sum() / ways.sum())
 
 
 def _interval(
@@ -376,21 +384,11 @@ def _by_repetition(group: RunGroup[R], split: str) -> dict[tuple[int, int], floa
     return {one: float(np.mean(values)) for one, values in found.items()}
 
 
-def _training(experiment: Experiment) -> Experiment:
-    """The experiment without what does not change its result: the place of its tables, and what it records."""
-    tables, training = experiment.tables, replace(experiment.training, record_orderings=())
-    if tables is not None and tables.digest:
-        tables = replace(tables, nodes="", edges="")
-    return replace(experiment, tables=tables, training=training)
-
-
 def _labels(runs: Sequence[FinishedRun]) -> list[str]:
     """Model names with the settings in which groups of the same name differ: the first few, or all if these collide."""
     alike = [without_repetition(run.experiment) for run in runs]
-    tables = {}
-    for one in alike:
-        leaves = settings.leaves(settings.to_table(one))
-        tables[one] = {path.rpartition(".")[2]: value for path, value in leaves}
+    leaves = {one: settings.leaves(settings.to_table(one)) for one in alike}
+    tables = {one: {path.rpartition(".")[2]: value for path, value in found} for one, found in leaves.items()}
     parts = {}
     for one, table in tables.items():
         others = [other for group, other in tables.items() if group.model.name == one.model.name]

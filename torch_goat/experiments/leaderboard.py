@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic
@@ -18,7 +19,7 @@ from torch_goat.experiments.training.features import FittedModel, check_installe
 from torch_goat.experiments.training.loop import Loop
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.processes import make_fabric
-from torch_goat.experiments.training.result import PeakMemory
+from torch_goat.experiments.training.result import PeakMemory, bytes_in
 from torch_goat.experiments.training.task import Task
 from torch_goat.experiments.training.train import build_network
 from torch_goat.experiments.verdict import shown
@@ -53,8 +54,8 @@ class Plan:
 
     minutes: float  # the time budget; 0 for none
     repetitions: tuple[tuple[int, int], ...]  # split and number of the seed
-    models: Mapping[str, PlannedModel]  # in the order of training, the fastest first
-    skipped: Mapping[str, float]  # models that do not fit, with the expected seconds of a run
+    models: dict[str, PlannedModel]  # in the order of training, the fastest first
+    skipped: dict[str, float]  # models that do not fit, with the expected seconds of a run
     request: str = ""  # identifies what was asked for, so that the same request repeats the same plan
 
     @property
@@ -83,29 +84,11 @@ class Plan:
                 yield name, number, replace(model.experiment, seed=model.experiment.seed + repeat, index=split)
 
     def to_json(self) -> str:
-        models = {
-            name: {"seconds": one.seconds, "most": one.most, "memory": one.memory}
-            | {"experiment": settings.to_table(one.experiment)}
-            for name, one in self.models.items()
-        }
-        table = {"minutes": self.minutes, "request": self.request, "repetitions": self.repetitions, "models": models}
-        return json.dumps(table | {"skipped": dict(self.skipped)}, indent=1) + "\n"
+        return json.dumps(settings.to_table(self), indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> "Plan":
-        table = json.loads(text)
-        models = {
-            str(name): PlannedModel(
-                settings.parse(Experiment, one["experiment"], PLAN),
-                float(one["seconds"]),
-                float(one["most"]),
-                int(one["memory"]),
-            )
-            for name, one in table["models"].items()
-        }
-        repetitions = tuple((int(split), int(repeat)) for split, repeat in table["repetitions"])
-        skipped = {str(name): float(seconds) for name, seconds in table["skipped"].items()}
-        return cls(float(table["minutes"]), repetitions, models, skipped, str(table["request"]))
+        return settings.parse(cls, json.loads(text), PLAN)
 
 
 def make_plan(
@@ -228,22 +211,12 @@ def free_memory(device: torch.device) -> float:
     """The free memory of a device in bytes; infinite if it is unknown."""
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
-    found = [_available(Path("/proc/meminfo"))]
-    limits = [Path("/sys/fs/cgroup") / name for name in ("memory.max", "memory.current")]
-    try:
-        most, used = (float(path.read_text()) for path in limits)
-        found.append(most - used)
-    except (OSError, ValueError):  # no limit
-        pass
-    return min(found)
-
-
-def _available(path: Path) -> float:
-    try:
-        lines = path.read_text().splitlines()
-    except OSError:
-        return math.inf
-    return 1024.0 * next((int(line.split()[1]) for line in lines if line.startswith("MemAvailable")), math.inf)
+    available = bytes_in("/proc/meminfo", "MemAvailable")
+    free = math.inf if available is None else float(available)
+    with suppress(OSError, ValueError):  # no limit
+        most, used = (float(Path("/sys/fs/cgroup", name).read_text()) for name in ("memory.max", "memory.current"))
+        free = min(free, most - used)
+    return free
 
 
 def request_of(starts: Mapping[str, Experiment], repetitions: Sequence[tuple[int, int]], more: Any) -> str:

@@ -110,7 +110,7 @@ def run_plan(
             ends[event.number] = event
         on_event(event)
 
-    def dead(task: tuple[int, PlannedRun, str | None], last: Event | None, reason: str) -> bool:
+    def dead(task: tuple[int, PlannedRun, str | Path | None], last: Event | None, reason: str) -> bool:
         message = f"the run's process {reason}."
         _explain(task[1].folder, message)
         watch(Event("failed", task[0], last.job if last else 0, message=message))
@@ -127,7 +127,7 @@ def run_plan(
             if result is not None:
                 watch(Event("skipped", number, result=result))
             else:
-                tasks.append((number, run, None if data_dir is None else str(data_dir)))
+                tasks.append((number, run, data_dir))
         Pool(_run, jobs=jobs, devices=devices, threads=threads, on_event=watch, on_death=dead).run(tasks)
     except KeyboardInterrupt:
         done = sum(event.kind != "failed" for event in ends.values())
@@ -143,7 +143,7 @@ def why_failed(plan: Sequence[PlannedRun], ends: Iterable[Event]) -> list[str]:
     return [message if folder in message else f"{folder}: {message}" for folder, message in failed]
 
 
-def _run(task: tuple[int, PlannedRun, str | None], device: str, report: Reporter) -> bool:
+def _run(task: tuple[int, PlannedRun, str | Path | None], device: str, report: Reporter) -> bool:
     number, (folder, experiment), data_dir = task
     from torch_goat.experiments import train
 

@@ -1,5 +1,4 @@
 import csv
-import io
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -8,6 +7,7 @@ import torch
 
 from torch_goat.data.tables import apply_schema
 from torch_goat.experiments.run import Run
+from torch_goat.files import csv_text
 from torch_goat.settings import SettingsError
 
 FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a formula begins, to some spreadsheet
@@ -23,6 +23,12 @@ class Predictions(NamedTuple):
     truth: tuple[str | None, ...] | None  # the targets, if the table has them
     notes: tuple[str, ...]  # remarks about the files for the user
 
+    @property
+    def pairs(self) -> list[tuple[str | float, str]]:
+        """The predicted and the true value of every node whose target is known."""
+        found = zip(self.values, self.truth or (), strict=False)
+        return [(value, true) for value, true in found if true is not None]
+
     def to_csv(self, *, safe: bool = False) -> str:
         """One line per node: its name, the prediction and the probability of every class.
 
@@ -35,13 +41,11 @@ class Predictions(NamedTuple):
                 return f"{value:.7g}"
             return f"'{value}" if safe and value.startswith(FORMULAS) else value
 
-        text = io.StringIO()
         breaks = any("\r" in name for name in (*self.ids, *self.classes))  # which the writer does not quote
-        table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if breaks else csv.QUOTE_MINIMAL)
-        table.writerow(["id", "prediction", *(f"probability of {name}" for name in self.classes)])
+        rows = [["id", "prediction", *(f"probability of {name}" for name in self.classes)]]
         for name, value, shares in zip(self.ids, self.values, self.probabilities.tolist(), strict=True):
-            table.writerow([cell(name), cell(value), *(f"{share:.6f}" for share in shares)])
-        return text.getvalue()
+            rows.append([cell(name), cell(value), *(f"{share:.6f}" for share in shares)])
+        return csv_text(rows, csv.QUOTE_ALL if breaks else csv.QUOTE_MINIMAL)
 
 
 def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool = False) -> Predictions:

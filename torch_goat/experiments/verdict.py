@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -158,9 +158,9 @@ def judge(groups: Sequence["RunGroup[Any]"], compare: Compare) -> Verdict | None
     """The verdict on groups of runs, the best on the validation nodes first; ``None`` for fewer than two."""
     if len(groups) < 2:
         return None
-    best, second, metric = groups[0], groups[1], groups[0].metric
+    best, second = groups[:2]
     versus = compare(best, second, False)
-    name, other = shown(best.label, metric), shown(second.label, metric)
+    name, other = best.name, second.name
     lead = f"{name} is best on the validation nodes, {other} is second."
     if best.rank_mean == second.rank_mean:
         lead = f"{name} and {other} are equally good on the validation nodes."
@@ -169,14 +169,12 @@ def judge(groups: Sequence["RunGroup[Any]"], compare: Compare) -> Verdict | None
     helps, text = _graph(groups, compare)
     sentences.append(text)
     if recommended is not best:
-        seconds = [_seconds(one) for one in (recommended, best)]
-        cheaper = shown(recommended.label, metric)
         sentences.append(
-            f"Recommended: {cheaper}, which is as good as {name} and trains in {seconds[0]:.2g} s instead of "
-            f"{seconds[1]:.2g} s."
+            f"Recommended: {recommended.name}, which is as good as {name} and trains in {recommended.seconds:.2g} s "
+            f"instead of {best.seconds:.2g} s."
         )
     return Verdict(
-        best.label, second.label, metric, versus.difference, versus.interval, versus.p, versus.pairs, versus.over,
+        best.label, second.label, best.metric, versus.difference, versus.interval, versus.p, versus.pairs, versus.over,
         versus.conclusion, recommended.label, helps, tuple(filter(None, sentences)),
     )  # fmt: skip
 
@@ -208,18 +206,15 @@ def _measured(versus: Difference, name: str, other: str) -> str:
     if not math.isfinite(size):
         return "There are no test nodes on which both models were evaluated."
     unit = " percentage points" if versus.metric in metrics.PERCENT else ""
-    how = f"{_number(abs(size), versus)}{unit} {'above' if size > 0 else 'below'}" if size else "the same as"
+    number = partial(metrics.number, versus.metric, digits=3)
+    how = f"{number(abs(size))}{unit} {'above' if size > 0 else 'below'}" if size else "the same as"
     what = versus.over if versus.pairs != 1 else versus.over[:-1]
     text = f"{versus.pairs} {what}"
     if math.isfinite(versus.interval[0]):
-        low, high = (_number(end, versus) for end in versus.interval)
+        low, high = map(number, versus.interval)
         text = f"95 % interval of the difference {low} to {high} over {text}, p = {_p(versus.p)}"
     only = " With a single split, this covers the choice of the seed only." if versus.over == "seeds" else ""
     return f"On the test nodes, the {metric} of {name} is {how} that of {other} ({text}).{only}"
-
-
-def _number(value: float, versus: Difference) -> str:
-    return f"{100 * value:.1f}" if versus.metric in metrics.PERCENT else f"{value:.3g}"
 
 
 def _settle(versus: Difference) -> str:
@@ -247,7 +242,7 @@ def _graph(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[bool | 
     if without is None or reader is None:
         return None, ""
     versus = compare(reader, without, False)
-    names = shown(reader.label, reader.metric), shown(without.label, reader.metric)
+    names = reader.name, without.name
     if versus.conclusion == "too few runs to tell":
         return None, "Too few runs to tell whether the graph helps."
     ahead = groups.index(without) < groups.index(reader)
@@ -266,12 +261,8 @@ def _graph(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[bool | 
 
 def _recommended(groups: Sequence["RunGroup[Any]"], compare: Compare) -> "RunGroup[Any]":
     best = groups[0]
-    cheaper = [one for one in groups[1:] if CHEAPER * _seconds(one) < _seconds(best) and as_good(one, best, compare)]
-    return min(cheaper, key=_seconds, default=best)
-
-
-def _seconds(group: "RunGroup[Any]") -> float:
-    return fmean(run.result.seconds for run in group.runs)
+    cheaper = [one for one in groups[1:] if CHEAPER * one.seconds < best.seconds and as_good(one, best, compare)]
+    return min(cheaper, key=lambda one: one.seconds, default=best)
 
 
 def _model(group: "RunGroup[Any]") -> str:

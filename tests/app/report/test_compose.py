@@ -1,7 +1,6 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -11,19 +10,13 @@ from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix
 from torch_geometric.data import Data
 
+from tests.small_runs import Done
 from torch_goat.app.report.charts import Calibrated, calibration_chart, mean_chart
 from torch_goat.app.report.compose import comparable, gather
 from torch_goat.app.report.measures import calibration, confusion, degrees, mean_by
 from torch_goat.app.report.text import data_table
 from torch_goat.data.tables import Tables
-from torch_goat.experiments import Experiment, NamedGraph, Result, Run, RunError
-
-
-class Done(NamedTuple):
-    """The parts of a finished run that are compared."""
-
-    experiment: Experiment
-    result: Result
+from torch_goat.experiments import NamedGraph, Result, Run, RunError
 
 
 def test_only_runs_on_the_same_data_and_target_are_comparable(runs: Path) -> None:

@@ -219,15 +219,6 @@ def test_random_splits_are_stratified_and_differ(tmp_path: Path) -> None:
         assert Counter(first.y[mask].tolist()) == {0: round(180 * share), 1: round(20 * share)}
 
 
-@pytest.mark.parametrize("times", [range(10), [f"20{year:02d}-03-01" for year in range(10)]])
-def test_the_earliest_nodes_train(tmp_path: Path, times: list) -> None:
-    order = [3, 1, 4, 0, 5, 9, 2, 6, 8, 7]
-    nodes = with_column("when", [times[when] for when in order])
-    data = load_tables(write(tmp_path, nodes, time_column="when")).data
-    assert data.train_mask.tolist() == [when < 6 for when in order]
-    assert data.test_mask.tolist() == [when >= 8 for when in order]
-
-
 def test_without_a_validation_part_some_training_nodes_validate(tmp_path: Path) -> None:
     nodes = with_column("part", ["train"] * 8 + ["test"] * 2)
     data = load_tables(write(tmp_path, nodes, split_column="part")).data

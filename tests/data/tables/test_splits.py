@@ -1,5 +1,6 @@
 """Folds, groups, times and split columns divide the nodes as documented."""
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -86,16 +87,21 @@ def test_no_group_is_in_two_parts(tmp_path: Path, folds: int) -> None:
             split(tmp_path, bad, **options)
 
 
-def test_the_cut_offs_of_a_time_split_are_told(tmp_path: Path) -> None:
-    nodes = with_column("when", [f"2024-05-{31 - number}" for number in range(10)])  # the 22nd to the 31st
-    part, text = split(tmp_path, nodes, time_column="when")
-    assert part.tolist() == [2, 2, 1, 1, 0, 0, 0, 0, 0, 0]
-    assert text == "time 'when' (training to 2024-05-27, validation to 2024-05-29, test from 2024-05-30)"
-    _, text = split(tmp_path, with_column("when", [f"{number}.5" for number in range(10)]), time_column="when")
-    assert text == "time 'when' (training to 5.5, validation to 7.5, test from 8.5)"
-    _, text = split(tmp_path, with_column("when", [f"2024-05-31T1{number}:30Z" for number in range(10)]),
-                    time_column="when")  # fmt: skip
-    assert "training to 2024-05-31 15:30" in text
+@pytest.mark.parametrize(
+    ("time", "told"),
+    [
+        ("{}", ["5", "7", "8"]),
+        ("{}.5", ["5.5", "7.5", "8.5"]),
+        ("200{}-03-01", ["2005-03-01", "2007-03-01", "2008-03-01"]),
+        ("2024-05-31T1{}:30Z", ["2024-05-31 15:30", "2024-05-31 17:30", "2024-05-31 18:30"]),
+    ],
+)
+def test_the_earliest_nodes_train_and_the_cut_offs_are_told(tmp_path: Path, time: str, told: list[str]) -> None:
+    order = [3, 1, 4, 0, 5, 9, 2, 6, 8, 7]
+    part, text = split(tmp_path, with_column("when", [time.format(when) for when in order]), time_column="when")
+    assert part.tolist() == [0 if when < 6 else 1 if when < 8 else 2 for when in order]
+    assert [*re.findall(r"(?:to|from) ([^,)]+)", text)] == told
+    assert text.startswith("time 'when' (training to ")
 
 
 def test_a_pattern_names_several_split_columns(tmp_path: Path) -> None:

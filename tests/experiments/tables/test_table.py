@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.experiments.recipes.recipes import TINY, write
+from tests.small_runs import result
 from torch_goat.experiments import Result
 from torch_goat.experiments.comparison import Comparison
 from torch_goat.experiments.recipes import CellRun, RandomSearch, Recipe, Rung, plan, read_recipe
@@ -74,7 +75,7 @@ def table_of(
         if run.repetition in (values := scores.get((run.row, run.column), {})):
             metric = "accuracy" if run.experiment.dataset in ("top2", "cora") else "mse"
             metrics = {"val": {metric: 0.5}, "test": {metric: values[run.repetition]}}
-            done.append(RecordedRun(run, Result(metrics, 1, 1, "epochs", 1.0, 1.0, 1, "a CPU", {}, "")))
+            done.append(RecordedRun(run, result(metrics)))
     return tabulate(recipe, runs, done, lacking)
 
 
@@ -212,13 +213,13 @@ def test_a_search_is_described(table: ResultTable) -> None:
 
 
 def test_the_agreement_with_a_hidden_key_is_shown_where_all_runs_measured_it(recipe: Recipe) -> None:
-    def result(run: CellRun) -> Result:
+    def measured(run: CellRun) -> Result:
         tau = {"tau": 0.5 + 0.25 * run.repetition} if run.row != "gcn" and run.column == "pooling" else {}
         metrics = {"accuracy": 0.75} if run.column == "pooling" else {"mse": 0.5}
-        return Result({"val": metrics, "test": metrics | tau}, 1, 1, "epochs", 1.0, 1.0, 1, "a CPU", {}, "")
+        return result({"val": metrics, "test": metrics | tau})
 
     runs = plan(recipe)
-    table = tabulate(recipe, runs, [RecordedRun(run, result(run)) for run in runs])
+    table = tabulate(recipe, runs, [RecordedRun(run, measured(run)) for run in runs])
     assert {cell for cell, entry in table.entries.items() if entry.tau is not None} == {
         ("gat", "pooling"), ("gat-relu", "pooling")
     }  # fmt: skip

@@ -275,15 +275,19 @@ def test_weight_decay_may_spare_the_weights_of_rnns() -> None:
         assert len(decay) == len(list(model.parameters()))
 
 
-def test_the_metric_of_the_dataset_decides_the_best_epoch_and_run(tmp_path: Path) -> None:
-    options = TrainingOptions(epochs=12, stop_on="metric", patience=0, learning_rate=0.05)
+@pytest.mark.parametrize(("asked", "metric"), [("", "roc_auc"), ("macro_f1", "macro_f1")])
+def test_the_metric_asked_for_or_of_the_dataset_decides_the_best_epoch_and_run(
+    tmp_path: Path, asked: Any, metric: str
+) -> None:
+    options = TrainingOptions(epochs=12, stop_on="metric", patience=0, learning_rate=0.05, metric=asked)
     experiment = Experiment("tolokers", model=ModelOptions("gcn"), training=options)
     with tiny_steps():
         result = train(experiment, tmp_path, device="cpu")
     run = Run(tmp_path)
-    area = run.curves["val_roc_auc"]
-    assert result.best_epoch == 1 + int(area.argmax())
-    assert result.metrics["val"]["roc_auc"] == pytest.approx(area.max())
-    assert deciding_metric([run]) == "roc_auc"
+    values = run.curves[f"val_{metric}"]
+    assert result.best_epoch == 1 + int(values.argmax())
+    assert result.metrics["val"][metric] == pytest.approx(values.max())
+    assert deciding_metric([run]) == metric
     assert replace(experiment, training=replace(options, metric="accuracy")).metric == "accuracy"
-    assert replace(experiment, graph="own").metric == Experiment("cora").metric == ""
+    assert replace(experiment, graph="own").metric == asked
+    assert Experiment("cora").metric == ""

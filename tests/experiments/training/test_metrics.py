@@ -69,13 +69,6 @@ def test_areas_of_nan_and_r2_of_one_node_are_not_defined(classes: int) -> None:
     assert math.isnan(metrics.r2(torch.ones(1, 1), torch.ones(1, 1)))
 
 
-def test_roc_auc_of_several_classes_is_the_macro_mean_against_the_rest() -> None:
-    generator = torch.Generator().manual_seed(0)
-    out, y = torch.randn(200, 4, generator=generator), torch.randint(4, (200,), generator=generator)
-    expected = roc_auc_score(y, out.double().softmax(dim=-1), multi_class="ovr", average="macro")
-    assert metrics.roc_auc(out, y) == pytest.approx(expected, abs=1e-12)
-
-
 numbers = st.lists(st.tuples(st.integers(-4, 4), st.integers(-4, 4)), min_size=2, max_size=20)
 
 

@@ -45,10 +45,10 @@ def say(text: str, *, stderr: bool = False) -> None:
     console(stderr=stderr).print(text, markup=False, soft_wrap=True)
 
 
-def announce(what: str) -> None:
+def announce(*names: str) -> None:
     """Says what is read, before imports that take seconds."""
     if "torch" not in sys.modules:
-        say(f"Reading {what} ...", stderr=True)
+        say(f"Reading {' and '.join(filter(None, names))} ...", stderr=True)
 
 
 def write(text: str) -> None:

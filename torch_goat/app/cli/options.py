@@ -14,11 +14,6 @@ from torch_goat.experiments.training.processes import check_device
 from torch_goat.settings import SettingsError, check_known, sets
 
 
-def _check_device(value: str) -> str:
-    check_device(value)
-    return value
-
-
 def _check_precision(value: str | None) -> str | None:
     if value is not None:
         check_known("precision", value, get_args(Precisions))
@@ -33,7 +28,7 @@ Config = Annotated[
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Output folder; by default in runs/.")]
 Device = Annotated[
-    str, typer.Option("--device", callback=_check_device, help="auto (a GPU if available), cpu, cuda or cuda:1.")
+    str, typer.Option("--device", callback=check_device, help="auto (a GPU if available), cpu, cuda or cuda:1.")
 ]
 Precision = Annotated[
     str | None,

@@ -84,7 +84,7 @@ def pid(
     own = is_own(dataset, edges)
     if own:
         tables = make_tables(dataset, edges, **given.values)
-        announce(" and ".join(filter(None, (tables.nodes, tables.edges))))
+        announce(tables.nodes, tables.edges)
     else:
         check_exists(dataset, given.options)
         check_known("dataset", dataset, DATASETS)

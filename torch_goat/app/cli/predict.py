@@ -34,7 +34,7 @@ def predict(
     """
     check_new(out, force)
     files = find_tables(nodes, edges)
-    announce(f"{run} and {' and '.join(filter(None, (files['nodes'], files['edges'])))}")
+    announce(str(run), files["nodes"], files["edges"])
     from torch_goat.experiments import predict as apply
 
     found = apply(Run(run), files["nodes"], files["edges"], join=join)
@@ -64,7 +64,7 @@ def _echo(text: str) -> None:
 
 def _accuracy(found: "Predictions") -> str:
     """How good the predictions are, if the table contains the target."""
-    pairs = [(value, true) for value, true in zip(found.values, found.truth or (), strict=False) if true is not None]
+    pairs = found.pairs
     if not pairs:
         return ""
     if found.classes:

@@ -1,5 +1,3 @@
-import csv
-import io
 import json
 import math
 import os
@@ -15,7 +13,9 @@ from torch_goat.app.cli.options import check_known
 from torch_goat.experiments import Run, RunError, find_runs
 from torch_goat.experiments.comparison import compare_runs, deciding_metric, rank_key, score
 from torch_goat.experiments.training.metrics import show
+from torch_goat.experiments.training.options import data_of
 from torch_goat.experiments.verdict import FEWEST
+from torch_goat.files import csv_text
 from torch_goat.settings import SettingsError
 
 COMMON = ("dataset", "model", "seed", "index", "metric", "state")  # shown once above the table on a narrow terminal
@@ -76,11 +76,7 @@ def runs(
     if sort:
         found.sort(key=lambda row: _sort_key(row, sort))
     if style == "csv":
-        text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
-        table.writerow(KEYS)
-        table.writerows(asdict(row).values() for row in found)
-        write(text.getvalue())
+        write(csv_text([KEYS, *(asdict(row).values() for row in found)]))
     elif style == "json":
         write(json.dumps([asdict(row) for row in found], indent=1) + "\n")
     elif found:
@@ -93,11 +89,7 @@ def runs(
 
 def _verdict(done: Sequence[Run]) -> tuple[str, ...]:
     """Which model is better, if all runs are on the same data and there are enough of them."""
-    data = set()
-    for one in (run.experiment for run in done):
-        tables = one.tables and (one.tables.target, one.tables.digest or (one.tables.nodes, one.tables.edges))
-        data.add((one.dataset, one.split, one.graph, tables))
-    verdict = compare_runs(done).verdict if len(data) == 1 else None
+    verdict = compare_runs(done).verdict if len({data_of(run.experiment) for run in done}) == 1 else None
     return () if verdict is None or verdict.pairs < FEWEST else verdict.sentences
 
 

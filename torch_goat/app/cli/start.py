@@ -178,7 +178,7 @@ def _parse_fractions(text: str) -> dict[str, float]:
 
 def read_graph(tables: Tables, index: int) -> "TableGraph":
     """Reads tables and describes their columns, target and split."""
-    announce(" and ".join(filter(None, (tables.nodes, tables.edges))))
+    announce(tables.nodes, tables.edges)
     graph = load_tables(tables, index)
     data, schema = graph.data, graph.schema
     kind = "directed" if schema.directed else "undirected"

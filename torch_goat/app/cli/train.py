@@ -20,9 +20,8 @@ from torch_goat.experiments import Experiment, MLflow, Result, Run, TensorBoard,
 from torch_goat.experiments.comparison import REPEATS, Ranking, RunGroup
 from torch_goat.experiments.search import fingerprint
 from torch_goat.experiments.training.loggers import EpochLogger
-from torch_goat.experiments.training.metrics import PERCENT, show, title
+from torch_goat.experiments.training.metrics import number, show, title
 from torch_goat.experiments.training.processes import processes
-from torch_goat.experiments.verdict import shown
 from torch_goat.files import no_link
 from torch_goat.lazy import lazy_module
 from torch_goat.settings import SettingsError
@@ -252,10 +251,8 @@ def _show_ranking(ranking: Ranking[Run], tables: Tables) -> None:
     metrics = ranking.groups[0].runs[0].result.metrics["test"]
     columns, rows = [("val", ranking.metric), *(("test", metric) for metric in metrics)], []
     for group in ranking.groups:
-        name = shown(group.label, ranking.metric)
         cells = [_shown(group, *one) for one in columns]
-        seconds = sum(run.result.seconds for run in group.runs) / len(group.runs)
-        rows.append([name, *cells, f"{seconds:.1f}"])
+        rows.append([group.name, *cells, f"{group.seconds:.1f}"])
     names = [f"{'validation' if split == 'val' else split} {title(metric)}" for split, metric in columns]
     console().print(Aligned(["model", *names, "seconds"], rows))
     runs = ranking.groups[0].runs
@@ -274,8 +271,7 @@ def _verdict(ranking: Ranking[Run]) -> tuple[str, ...]:
 def _shown(group: RunGroup[Run], split: str, metric: str) -> str:
     """Mean and standard deviation of a metric."""
     mean, std, _ = group.summary(split, metric)
-    form, factor = ((".1f", ".1f"), 100) if metric in PERCENT else ((".4g", ".2g"), 1)
-    return f"{factor * mean:{form[0]}}" + ("" if std is None else f" ± {factor * std:{form[1]}}")
+    return number(metric, mean) + ("" if std is None else f" ± {number(metric, std, digits=2)}")
 
 
 def _show_next(tables: Tables, graph: "TableGraph", best: Path, ordered: Path | None, whole: Path) -> None:

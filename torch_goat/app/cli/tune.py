@@ -13,8 +13,8 @@ from torch_goat.app.cli.start import Start, start
 from torch_goat.experiments import Experiment
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.search import Search, paper_grid, parse_space, search_space
-from torch_goat.experiments.search.search import METRICS, best_first, checked, settings_of, short, size
-from torch_goat.experiments.training.metrics import DECIDING, show
+from torch_goat.experiments.search.search import best_first, checked, settings_of, short, size
+from torch_goat.experiments.training.metrics import DECIDING, OF_TASK, show
 from torch_goat.experiments.verdict import shown
 from torch_goat.settings import SettingsError
 
@@ -102,7 +102,7 @@ def tune(
             experiment,
             checked(space | chosen, experiment, _keys(fixed, spaces or [])),
             indices=_numbers(indices) if indices else tuple(splits),
-            metric=metric or experiment.metric or METRICS[begun.task][0],
+            metric=metric or experiment.metric or OF_TASK[begun.task][0],
             method="grid" if grid else "tpe",
             seed=seed,
             prune=prune,

@@ -208,8 +208,7 @@ def interactions(
 
 def learns_order(run: Run) -> bool:
     """Whether a run was trained without fixed orders, which are not stored with the weights."""
-    options = run.experiment.training
-    return options.fixed_ordering < 0 and not options.orderings_files
+    return not run.experiment.training.holds_orderings
 
 
 def check_learned_order(run: Run) -> None:

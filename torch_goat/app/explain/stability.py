@@ -13,8 +13,8 @@ from torch_geometric.data import Data
 
 from torch_goat.app.explain.removals import forward
 from torch_goat.experiments import Run, RunError
-from torch_goat.experiments.comparison import without_repetition
 from torch_goat.experiments.models import Network
+from torch_goat.experiments.training.options import without_repetition
 from torch_goat.nn import Ordering
 
 SAMPLE: Final = 1000  # nodes that are compared in a large graph

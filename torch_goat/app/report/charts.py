@@ -5,7 +5,7 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from xml.etree import ElementTree
 
 import matplotlib as mpl
@@ -17,8 +17,8 @@ from matplotlib.ticker import MaxNLocator
 
 from torch_goat.app.explain import Importance, Stability
 from torch_goat.app.explain.figure import short
-from torch_goat.app.report.measures import Bin
-from torch_goat.app.report.text import SPLITS, model_name
+from torch_goat.app.report.measures import Bin, Calibrated
+from torch_goat.app.report.text import SPLITS
 from torch_goat.experiments import NamedGraph, Run
 from torch_goat.experiments.comparison import RunGroup
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, NAMES, scale, title
@@ -110,7 +110,7 @@ def intervals_chart(groups: Sequence[RunGroup[Run]]) -> Chart:
             ends = [unit * end for end in group.interval]
             axes.plot(ends, [place, place], color=SERIES[0], alpha=0.5, linewidth=4)
             axes.plot([unit * group.mean], [place], "o", color=SERIES[0])
-        axes.set_yticks(range(len(groups)), [short(model_name(group)) for group in groups])
+        axes.set_yticks(range(len(groups)), [short(group.name) for group in groups])
         axes.set(ylim=(len(groups) - 0.5, -0.5), xlabel=f"test {title(metric)}", ylabel="model")
         axes.grid(axis="y", visible=False)
     return chart
@@ -192,13 +192,6 @@ def residual_chart(truth: np.ndarray, predicted: np.ndarray) -> Chart:
         axes.scatter(predicted[shown], residual, s=9, color=SERIES[0], alpha=0.5, linewidths=0)
         axes.set(xlabel="prediction (units of the target)", ylabel="residual (units of the target)")
     return chart
-
-
-class Calibrated(NamedTuple):
-    """The accuracy by confidence and the expected calibration error."""
-
-    bins: Sequence[Bin]
-    error: float
 
 
 def calibration_chart(after: Calibrated, before: Calibrated | None = None) -> Chart:

@@ -24,6 +24,7 @@ from torch_goat.app.report.viewer import viewer_data
 from torch_goat.data.tables.options import SPLITS
 from torch_goat.experiments import NamedGraph, Run, RunError, compare_runs, find_runs
 from torch_goat.experiments.run import Damaged
+from torch_goat.experiments.training.options import data_of
 from torch_goat.nn import Ordering
 from torch_goat.settings import SettingsError
 
@@ -120,10 +121,9 @@ def comparable(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     """The largest set of runs on the same data, target and split protocol, and the names of the data of the others."""
 
     def task(run: Run) -> tuple[Any, ...]:
-        one, tables = run.experiment, run.experiment.tables
-        files = () if tables is None else (tables.digest or (tables.nodes, tables.edges), tables.target)
-        parts = () if tables is None else (*(getattr(tables, key) for key in SPLITS), tables.train, tables.val)
-        return one.dataset, one.split, one.graph, files, parts, next(iter(run.result.metrics["val"]))
+        tables = run.experiment.tables
+        parts = tables and (*(getattr(tables, key) for key in SPLITS), tables.train, tables.val)
+        return *data_of(run.experiment), parts, next(iter(run.result.metrics["val"]))
 
     def name(run: Run) -> str:
         one = run.experiment
@@ -237,8 +237,8 @@ def _predictions(detail: Detail) -> list[charts.Chart]:
     chosen, shares = graph.decision.classes(out), graph.decision.probabilities(out)
     predicted, correct = chosen.numpy(), truth == chosen.numpy()
 
-    def calibrated(shares: Tensor) -> charts.Calibrated:
-        return charts.Calibrated(*measures.calibration(shares.gather(1, chosen.view(-1, 1)).view(-1).numpy(), correct))
+    def calibrated(shares: Tensor) -> measures.Calibrated:
+        return measures.calibration(shares.gather(1, chosen.view(-1, 1)).view(-1).numpy(), correct)
 
     changed = graph.decision.temperature != 1
     return [

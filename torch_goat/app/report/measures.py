@@ -21,6 +21,13 @@ class Bin(NamedTuple):
     nodes: int
 
 
+class Calibrated(NamedTuple):
+    """The accuracy by confidence and the expected calibration error."""
+
+    bins: list[Bin]
+    error: float
+
+
 def degrees(data: Data) -> torch.Tensor:
     """The number of neighbours of each node ``[N]``, without self loops."""
     source, target = data.edge_index
@@ -32,11 +39,11 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, classes: int) -> np.ndar
     return np.bincount(truth * classes + predicted, minlength=classes**2).reshape(classes, classes)
 
 
-def calibration(confidence: np.ndarray, correct: np.ndarray) -> tuple[list[Bin], float]:
-    """The accuracy by confidence in bins of equal width, without empty bins, and the expected calibration error."""
+def calibration(confidence: np.ndarray, correct: np.ndarray) -> Calibrated:
+    """The calibration in bins of equal width, without empty bins."""
     number = np.minimum((confidence * BINS).astype(int), BINS - 1)
     found = [_bin(confidence[number == one], correct[number == one]) for one in np.unique(number)]
-    return found, calibration_error(torch.from_numpy(confidence), torch.from_numpy(correct))
+    return Calibrated(found, calibration_error(torch.from_numpy(confidence), torch.from_numpy(correct)))
 
 
 def mean_by(key: np.ndarray, value: np.ndarray, bins: int = 6) -> list[Bin]:

@@ -42,16 +42,12 @@ def title(groups: Groups, graph: NamedGraph) -> str:
     dataset = groups[0].best.experiment.dataset
     if len(groups) > 1:
         return f"Which model predicts {target} best on {dataset}?"
-    return f"How well does {model_name(groups[0])} predict {target} on {dataset}?"
-
-
-def model_name(group: RunGroup[Run]) -> str:
-    return shown(group.label, group.metric)
+    return f"How well does {groups[0].name} predict {target} on {dataset}?"
 
 
 def run_name(group: RunGroup[Run]) -> str:
     experiment = group.best.experiment
-    return f"{model_name(group)} (seed {experiment.seed}, split {experiment.index})"
+    return f"{group.name} (seed {experiment.seed}, split {experiment.index})"
 
 
 def answer(ranking: Ranking[Run], graphs: Sequence[NamedGraph]) -> Answer:
@@ -61,7 +57,7 @@ def answer(ranking: Ranking[Run], graphs: Sequence[NamedGraph]) -> Answer:
     if tested:
         level = [_level(best, graphs[0]), _trivial(ranking, graphs)]
     else:
-        level = [f"There are no test nodes to evaluate {model_name(best)} on."]
+        level = [f"There are no test nodes to evaluate {best.name} on."]
     if verdict is None:
         others = "To compare it with other models, train them on the same data and create a report on all runs."
         return Answer(level[0], level[1:], others)
@@ -73,7 +69,7 @@ def answer(ranking: Ranking[Run], graphs: Sequence[NamedGraph]) -> Answer:
 
 
 def _level(group: RunGroup[Run], graph: NamedGraph) -> str:
-    name, value, runs = model_name(group), number(group.mean, group.metric, unit=True), len(group.runs)
+    name, value, runs = group.name, number(group.mean, group.metric, unit=True), len(group.runs)
     nodes = "test nodes" if runs > 1 else f"{int(graph.data.test_mask.sum()):,} test nodes"
     if group.metric == "accuracy":
         text = f"{name} classifies {value} of the {nodes} correctly"
@@ -147,14 +143,14 @@ def comparison_table(ranking: Ranking[Run], test_nodes: int) -> Table:
     columns = ["model", f"test {metric}", "95 % interval", "interval over", f"validation {metric}"]
     if len(groups) > 1:
         points = " (points)" if ranking.metric in metrics.PERCENT else ""
-        columns += [f"difference from {model_name(best)}{points}", "its 95 % interval", "conclusion"]
+        columns += [f"difference from {best.name}{points}", "its 95 % interval", "conclusion"]
     cells = []
     for group in groups:
         runs = len(group.runs)
         basis = f"{runs} runs" if runs > 1 else f"{test_nodes:,} test nodes of one run"
         interval, basis = (_interval(group), basis) if math.isfinite(group.interval[0]) else ("–", "–")
         means = [number(mean, group.metric) for mean in (group.mean, group.rank_mean)]
-        row = [model_name(group), means[0], interval, basis, means[1]]
+        row = [group.name, means[0], interval, basis, means[1]]
         if len(groups) > 1:
             row += ["–", "–", "–"] if group is best else _versus(ranking.difference(group.label, best.label))
         cells.append(row)
@@ -187,8 +183,8 @@ def comparison_notes(
         )
     if detail is not groups[0]:
         notes.append(
-            f"{model_name(groups[0])} was trained with fixed orders, which are not stored with the network; the rest "
-            f"of this page is about {model_name(detail)}."
+            f"{groups[0].name} was trained with fixed orders, which are not stored with the network; the rest "
+            f"of this page is about {detail.name}."
         )
     if any(len(group.runs) > 1 for group in groups):
         notes.append("For several runs, the interval is Student's t interval of their mean over seeds and splits.")
@@ -272,16 +268,8 @@ def cost_table(groups: Groups) -> Table:
         results = [run.result for run in group.runs]
         costs = [(one.epochs, one.seconds, one.seconds_per_epoch, one.peak_memory_bytes / 2**20) for one in results]
         epochs, seconds, per_epoch, memory = (sum(values) / len(results) for values in zip(*costs, strict=True))
-        cells.append(
-            [
-                model_name(group),
-                str(len(results)),
-                f"{epochs:.0f}",
-                f"{seconds:.1f}",
-                f"{per_epoch:.3g}",
-                f"{memory:,.0f}",
-            ]
-        )
+        means = [f"{epochs:.0f}", f"{seconds:.1f}", f"{per_epoch:.3g}", f"{memory:,.0f}"]
+        cells.append([group.name, str(len(results)), *means])
     return Table("Cost of training (mean over runs) and peak memory", columns, cells)
 
 
@@ -302,9 +290,7 @@ def number(value: float, metric: str, unit: bool = False) -> str:
     """A formatted metric; shares are percentages."""
     if not math.isfinite(value):
         return "–"
-    if metric in metrics.PERCENT:
-        return f"{100 * value:.1f}{' %' if unit else ''}"
-    return f"{value:.4g}"
+    return metrics.number(metric, value) + (" %" if unit and metric in metrics.PERCENT else "")
 
 
 def _interval(group: RunGroup[Run]) -> str:

@@ -27,11 +27,8 @@ def table_file(table: Any, path: Path) -> str:
 
 def category_columns(table: Any) -> list[str]:
     """The columns of a pandas DataFrame with the type ``category``; those of texts are categories in any table."""
-    return (
-        [str(name) for name, kind in zip(table.columns, table.dtypes, strict=True) if kind == "category"]
-        if _is_pandas(table)
-        else []
-    )
+    columns = zip(table.columns, table.dtypes, strict=True) if _is_pandas(table) else ()
+    return [str(name) for name, kind in columns if kind == "category"]
 
 
 def class_values(nodes: str, target: str, classes: Sequence[str]) -> list[Any]:

@@ -21,17 +21,13 @@ from torch_goat.data.tables.options import Task
 from torch_goat.experiments import Experiment, Result
 from torch_goat.experiments.comparison import rank_key
 from torch_goat.experiments.models.kinds import KINDS, MODELS
-from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
+from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, OF_TASK
 from torch_goat.settings import SettingsError, check_known, nearest, override
 
 Space = dict[str, tuple[Any, ...]]
 Point = dict[str, Any]
 K = TypeVar("K")
 
-METRICS: Final = {
-    "classification": ("accuracy", "macro_f1", "roc_auc", "pr_auc"),
-    "regression": ("mse", "rmse", "mae", "r2"),
-}
 ONE_SPLIT: Final = ("time", "masks")  # split protocols of user graphs with a single split
 _TRAINING: Final[Space] = {"learning_rate": (0.001, 0.002, 0.005, 0.01, 0.02), "weight_decay": (0.0, 5e-5, 5e-4, 5e-3)}
 _MODEL: Final[Space] = {
@@ -61,9 +57,7 @@ class Search:
     method: Literal["tpe", "grid"] = "tpe"  # tree-structured Parzen estimators, or all points in order
     seed: int = 0  # of the sampler
     prune: bool = False  # whether to stop trials early that are worse than the median
-    defaults_first: bool = (
-        False  # whether the first trial has the settings of the starting point, if the space has them
-    )
+    defaults_first: bool = False  # whether the first trial has the settings of the starting point, if in the space
 
     def __post_init__(self) -> None:
         one = self.experiment
@@ -77,7 +71,7 @@ class Search:
         elif min(self.indices) < 0 or (one.split in ONE_SPLIT and self.indices != (0,)):
             known = "index 0" if one.split in ONE_SPLIT else "indices from 0"
             raise SettingsError(f"{one.dataset} has {known} under the split {one.split!r}, got {list(self.indices)}.")
-        first = next((names[0] for names in METRICS.values() if self.metric in names), self.metric)
+        first = next((names[0] for names in OF_TASK.values() if self.metric in names), self.metric)
         watched = one.metric or first
         if self.prune and self.metric != watched:
             raise SettingsError(f"pruning uses the {watched}, not the {self.metric}; leave out --prune.")
@@ -93,8 +87,8 @@ class Search:
 
 def check_metric(name: str, task: Task, metric: str) -> None:
     """Raises an error if the task of a graph does not have a metric."""
-    if metric not in METRICS[task]:
-        raise SettingsError(f"{name} has no metric {metric!r}{nearest(metric, METRICS[task])}")
+    if metric not in OF_TASK[task]:
+        raise SettingsError(f"{name} has no metric {metric!r}{nearest(metric, OF_TASK[task])}")
 
 
 def fingerprint(value: Any) -> str:

@@ -1,14 +1,12 @@
 """Runs a search: trials claimed from its study, in the processes of the pool."""
 
-import csv
-import io
 import math
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from optuna.exceptions import StorageInternalError
 from optuna.trial import FrozenTrial
@@ -24,7 +22,7 @@ from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.training.processes import make_fabric
 from torch_goat.experiments.training.task import task_of
 from torch_goat.experiments.training.train import graph_of
-from torch_goat.files import Busy, replace_file
+from torch_goat.files import Busy, csv_text, replace_file
 
 BEST: Final = "best.toml"
 TABLE: Final = "trials.csv"
@@ -76,7 +74,7 @@ def tune(
         raise settings.SettingsError(f"trials and jobs must be at least 1, got {trials} and {jobs}.")
     make_fabric(device, search.experiment.training.precision)
     for index in search.indices:  # a problem with the data would fail every trial
-        data, _ = graph_of(replace(search.experiment, index=index), None if data_dir is None else Path(data_dir))
+        data, _ = graph_of(replace(search.experiment, index=index), data_dir)
         check_metric(search.experiment.dataset, task_of(data), search.metric)
     arguments = search, Path(folder), storage, trials
     study = Study(*arguments)
@@ -94,7 +92,7 @@ def tune(
         try:
             jobs = min(jobs, study.expected() - len(study.finished()))
             pool = Pool(_work, jobs=jobs, devices=devices_of(device), on_event=on_event, on_death=dead)
-            pool.run([(arguments, None if data_dir is None else str(data_dir))] * jobs)
+            pool.run([(arguments, data_dir)] * jobs)
         except Interrupted:
             done = f"{len(study.finished())} of {study.expected()} trials are done"
             raise Interrupted(f"stopped; {done}, run the same command again to continue ({study.folder}).") from None
@@ -134,7 +132,7 @@ def run_trials(
                 time.sleep(WAIT_SECONDS)
 
 
-def _work(task: tuple[tuple[Search, Path, str, int], str | None], device: str, report: Reporter) -> bool:
+def _work(task: tuple[tuple[Search, Path, str, int], str | Path | None], device: str, report: Reporter) -> bool:
     """Trains all trials of a study that a process of the pool can claim."""
     study, job = Study(*task[0]), report.job
     run_trials(study, job=job, device=device, data_dir=task[1], on_event=report.send, stop=report.stops)
@@ -194,16 +192,14 @@ def _trained(study: Study, trial: FrozenTrial, watch: _Watch, device: str, data_
 
 
 def _write(study: Study, best: FrozenTrial) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["trial", "state", f"val_{study.search.metric}", *study.search.space])
+    rows: list[list[Any]] = [["trial", "state", f"val_{study.search.metric}", *study.search.space]]
     for trial in study.trials():
         point = decoded(study.search.space, trial.params)
         values = [" ".join(map(str, value)) if isinstance(value, tuple) else value for value in point.values()]
-        writer.writerow([trial.number, trial.state.name.lower(), trial.value, *values])
+        rows.append([trial.number, trial.state.name.lower(), trial.value, *values])
     with usable(study.folder):
         replace_file(study.folder / BEST, settings.dumps(study.experiment(best)))
-        replace_file(study.folder / TABLE, text.getvalue())
+        replace_file(study.folder / TABLE, csv_text(rows))
 
 
 def _outcome(study: Study) -> SearchOutcome:

@@ -1,13 +1,12 @@
 """Result tables as text: first a grid without markup, then Markdown, LaTeX and CSV, all with the same words."""
 
-import csv
-import io
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from torch_goat.experiments.recipes import Rung
 from torch_goat.experiments.tables.table import Entry, Heading, ResultTable
+from torch_goat.files import csv_text
 
 EMPTY = "–"
 MINUS = "−"
@@ -199,12 +198,8 @@ def to_latex(table: ResultTable) -> str:
 
 def to_csv(table: ResultTable) -> str:
     """One line per cell with all digits; accuracies, their deviations and differences are percentages."""
-    text = io.StringIO()
     records = [_record(table, row, column) for row in table.labels for column in table.headings]
-    lines = csv.DictWriter(text, list(records[0]), lineterminator="\n")
-    lines.writeheader()
-    lines.writerows(records)
-    return text.getvalue()
+    return csv_text([records[0], *(record.values() for record in records)])
 
 
 FORMATS: dict[str, tuple[str, Callable[[ResultTable], str]]] = {

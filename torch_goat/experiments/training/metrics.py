@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 else:
     torch, F = lazy_module("torch"), lazy_module("torch.nn.functional")
 
+OF_TASK: Final = {  # the first is the one that decides by default
+    "classification": ("accuracy", "macro_f1", "roc_auc", "pr_auc"),
+    "regression": ("mse", "rmse", "mae", "r2"),
+}
 LOWER_IS_BETTER: Final = frozenset({"mse", "rmse", "mae"})
 DECIDING: Final = ("accuracy", "macro_f1", "roc_auc")  # for classes, those that can decide which model is better
 PERCENT: Final = frozenset({"accuracy", "macro_f1", "roc_auc", "pr_auc"})  # shares that are shown as percentages
@@ -38,6 +42,11 @@ def title(name: str, percent: str = "%") -> str:
 def scale(name: str) -> int:
     """The factor with which a metric is shown: 100 for percentages."""
     return 100 if name in PERCENT else 1
+
+
+def number(name: str, value: float, digits: int = 4) -> str:
+    """Formats a metric for a table, without its unit: shares in per cent with one decimal, others with some digits."""
+    return f"{100 * value:.1f}" if name in PERCENT else f"{value:.{digits}g}"
 
 
 def show(name: str, value: float) -> str:

@@ -1,6 +1,6 @@
 import math
-from dataclasses import dataclass, field
-from typing import Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal
 
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.fanout import check_fanout
@@ -153,6 +153,26 @@ class Experiment:
                 f"order_noise_end = {self.training.order_noise_end} needs an order_noise to start from; set "
                 "model.order_noise too, or leave it out."
             )
+
+
+def data_of(experiment: Experiment) -> tuple[Any, ...]:
+    """Identifies the graph, the target and the split protocol of an experiment, however files were moved."""
+    tables = experiment.tables
+    files = tables and (tables.target, tables.digest or (tables.nodes, tables.edges))
+    return experiment.dataset, experiment.split, experiment.graph, files
+
+
+def of_result(experiment: Experiment) -> Experiment:
+    """The experiment without what does not change its result: the place of its tables, and what it records."""
+    tables, training = experiment.tables, replace(experiment.training, record_orderings=())
+    if tables is not None and tables.digest:
+        tables = replace(tables, nodes="", edges="")
+    return replace(experiment, tables=tables, training=training)
+
+
+def without_repetition(experiment: Experiment) -> Experiment:
+    """The experiment without its seed, its split and what it records: equal for repetitions of the same settings."""
+    return replace(experiment, seed=0, index=0, training=replace(experiment.training, record_orderings=()))
 
 
 _DIGESTS: Final = {"tables.digest": "the tables", "graph_digest": "the arrays"}

@@ -122,13 +122,14 @@ def any_of(fabric: Any, flag: bool) -> bool:
     return bool(fabric.all_reduce(torch.tensor(float(flag), device=fabric.device), reduce_op="sum") > 0)
 
 
-def check_device(device: str) -> None:
-    """Raises an error for an unknown name of a device, or one that does not exist."""
+def check_device(device: str) -> str:
+    """Returns the name of a device; raises an error for an unknown one, or one that does not exist."""
     kind, _, number = device.partition(":")
     if kind not in ("auto", "cpu", "cuda") or (number and not (kind == "cuda" and number.isdecimal())):
         raise SettingsError(f"the device must be 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}.")
     if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
         raise SettingsError(f"there is no device {device!r}: PyTorch sees {torch.cuda.device_count()} GPUs; use 'cpu'.")
+    return device
 
 
 def make_fabric(device: str, precision: str) -> Any:

@@ -134,11 +134,15 @@ class PeakMemory:
         """In bytes; 0 if unknown."""
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated(self._device)
-        try:
-            lines = Path("/proc/self/status").read_text().splitlines()
-        except OSError:
-            return 0
-        return 1024 * next((int(line.split()[1]) for line in lines if line.startswith("VmHWM")), 0)
+        return bytes_in("/proc/self/status", "VmHWM") or 0
+
+
+def bytes_in(path: str, key: str) -> int | None:
+    """A value of a file of Linux such as ``/proc/meminfo``, converted from KiB; ``None`` if there is none."""
+    with suppress(OSError):
+        found = (line.split() for line in Path(path).read_text().splitlines() if line.startswith(key))
+        return next((1024 * int(words[1]) for words in found), None)
+    return None
 
 
 @lru_cache

@@ -14,8 +14,6 @@ from torch_goat.experiments.training import metrics
 from torch_goat.nn.ordering import Ordering
 
 SPLITS: Final = ("train", "val", "test")
-_CLASS_METRICS: Final = (metrics.accuracy, metrics.macro_f1, metrics.roc_auc, metrics.pr_auc)
-_NUMBER_METRICS: Final = (metrics.mse, metrics.rmse, metrics.mae, metrics.r2)
 _ON_DEVICE: Final = {"macro_f1": metrics.macro_f1_score, "roc_auc": metrics.roc_area}
 _FEW_CLASSES: Final = 1000  # allowed in any graph: one with fewer nodes may be a part of another
 
@@ -41,7 +39,7 @@ class Task:
         self.classification: Final = not data.y.is_floating_point()
         if metric and not self.classification:
             raise ValueError(f"metric = {metric!r} needs classes, but the targets are real numbers; leave it out.")
-        self.metric: Final = metric or ("accuracy" if self.classification else "mse")
+        self.metric: Final = metric or metrics.OF_TASK[task_of(data)][0]
         nodes = [getattr(data, f"{split}_mask").nonzero().view(-1) for split in SPLITS]
         self._sizes = [part.numel() for part in nodes]
         self.nodes: Final = torch.cat(nodes).cpu()  # [n], those of training, validation and test
@@ -160,11 +158,10 @@ class Task:
     def metrics(self, out: Tensor, orderings: Sequence[Ordering] = ()) -> dict[str, dict[str, float]]:
         """All metrics of every split that has nodes, from the model's output in evaluation mode ``[N, C]`` and the
         orderings of its GOAT layers, which are compared with ``data.key``."""
-        chosen = _CLASS_METRICS if self.classification else _NUMBER_METRICS
         nodes = dict(zip(SPLITS, self._nodes.split(self._sizes), strict=True))
         found = {}
         for split, (part, y) in self.parts(out).items():
-            found[split] = {metric.__name__: metric(part, y) for metric in chosen}
+            found[split] = {name: getattr(metrics, name)(part, y) for name in metrics.OF_TASK[task_of(self.data)]}
             found[split] |= {"tau": metrics.tau(orderings, self.data.key, nodes[split])} if orderings else {}
         return found
 

@@ -1,5 +1,3 @@
-import csv
-import io
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -48,7 +46,7 @@ from torch_goat.experiments.training.options import Experiment, TrainingOptions
 from torch_goat.experiments.training.processes import led, make_fabric, processes
 from torch_goat.experiments.training.result import PeakMemory, Result
 from torch_goat.experiments.training.task import Task
-from torch_goat.files import digest_of, locked, no_link, remove_parts, replace_file
+from torch_goat.files import csv_text, digest_of, locked, no_link, remove_parts, replace_file
 from torch_goat.nn.ordering import Ordering
 from torch_goat.settings import SettingsError
 
@@ -260,12 +258,9 @@ def _workers(fabric: Any) -> int:
 
 def _curves(epochs: Sequence[Epoch]) -> str:
     """The text of ``metrics.csv``."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
     metrics = [f"{split}_{epochs[0].metric}" for split in ("train", "val", "test")]
-    table.writerow(["epoch", "train_loss", "val_loss", *metrics, "seconds"])
-    table.writerows([epoch.number, *epoch[3:]] for epoch in epochs)
-    return text.getvalue()
+    header = ["epoch", "train_loss", "val_loss", *metrics, "seconds"]
+    return csv_text([header, *([epoch.number, *epoch[3:]] for epoch in epochs)])
 
 
 def graph_of(experiment: Experiment, data_dir: str | Path | None) -> tuple[Data, Schema | None]:
