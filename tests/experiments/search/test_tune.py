@@ -37,7 +37,7 @@ def test_a_killed_process_costs_its_trial_alone(tmp_path: Path) -> None:
     assert (outcome.finished, outcome.failed, outcome.elsewhere) == (5, 1, 0)
     assert sorted(event.number for event in events if event.kind == "finished") == sorted({*range(5)} - {failed.number})
     assert {event.job for event in events} == {0, 1}
-    assert events[-1].done == 5
+    assert max(event.done for event in events) == 5  # the last two processes may report in either order
     assert multiprocessing.active_children() == []
 
 
