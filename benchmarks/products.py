@@ -3,8 +3,9 @@
     python benchmarks/products.py --cells lstm,gru --configurations 4x64,1x256,1x512 --threads 1 --out build/bench
 
 The products are those of the input projection, one per step of the recurrence forwards, two per step backwards, and
-the two of the projection's gradient, on buffers that exist. The cells compute all of it: gather, scale and activate,
-and add the gradients up. Both take turns, and a ratio is the median over rounds. Writes ``products.json`` to ``--out``.
+the two of the projection's gradient, on buffers that exist; those of a scan (minGRU, minLSTM) are the projection's
+alone. The cells compute all of it: gather, scale and activate, and add the gradients up. Both take turns, and a ratio
+is the median over rounds. Writes ``products.json`` to ``--out``.
 """
 
 import argparse
@@ -18,7 +19,7 @@ from measure import environment, interleaved, write_results
 
 from torch_goat.ops import Neighborhoods, Places
 from torch_goat.ops.ragged_rnn import cpu
-from torch_goat.ops.ragged_rnn.interface import GATES, Inputs
+from torch_goat.ops.ragged_rnn.interface import GATES, SCANS, Inputs
 from torch_goat.ops.ragged_rnn.torch.steps import scheduled
 
 
@@ -31,8 +32,10 @@ def measure(graph: Graph, kind: str, configuration: Configuration) -> dict:
     places = Places(hood.source.expand(heads, -1).contiguous(), hood)
     num_places = places.source.size(1)
     z, to_gates = torch.randn(heads, nodes, channels), torch.randn(heads, channels, 2 * width) * channels**-0.5
-    bias = torch.zeros(heads, 2, width)
-    recurrent = [torch.rand(heads, num_places), torch.randn(heads, 2, width, hidden) * hidden**-0.5, bias, bias]
+    bias, matrix = torch.zeros(heads, 2, width), torch.randn(heads, 2, width, hidden) * hidden**-0.5
+    empty = torch.empty(0)
+    weights = [empty, bias, empty] if kind in SCANS else [matrix, bias, bias]
+    recurrent = [torch.rand(heads, num_places), *weights]
     grad = torch.randn(nodes, heads, channels)
 
     def projected() -> torch.Tensor:
@@ -48,8 +51,8 @@ def measure(graph: Graph, kind: str, configuration: Configuration) -> dict:
         project_back(cpu.backward(kind, grad, inputs, saved).projected.view(heads, nodes, -1))
 
     inputs = Inputs(projected().view(heads, nodes, 2, width), places, *recurrent)
-    steps = scheduled(inputs)[0].steps[1:]
-    back = recurrent[1].flatten(0, 1)  # [Q, G * H, H]
+    steps = [] if kind in SCANS else scheduled(inputs)[0].steps[1:]
+    back = matrix.flatten(0, 1)  # [Q, G * H, H]
     there, grad_hh = back.transpose(1, 2).contiguous(), torch.zeros_like(back)
     h, gates = torch.randn(parts, num_places, hidden), torch.randn(parts, num_places, width)
     wide, narrow = torch.empty(parts * nodes * width), torch.empty(parts * nodes * hidden)
@@ -80,7 +83,7 @@ def measure(graph: Graph, kind: str, configuration: Configuration) -> dict:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", default="Cora", help="of small, Cora, Computers, ogbn-arxiv")
-    parser.add_argument("--cells", default="lstm,gru,rnn")
+    parser.add_argument("--cells", default="lstm,gru,rnn,mingru,minlstm")
     parser.add_argument("--configurations", default="4x64,1x256,1x512", help="heads x channels, both directions")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--data", help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")

@@ -29,16 +29,10 @@ class Cell(types.Type):
         self.units = Vector(element, self.segments * self.lanes)
         self.gates = Vector(element, self.num_gates * self.units.lanes)
         self.row = Vector(element, self.num_gates * self.lanes)  # the gates of one segment
-        self.tile = types.UniTuple(self.gates, 2)  # rows of a small matrix, meant to stay in registers
+        # Gates apart, for loops: LLVM carries a vector of 3 gates, whose lanes are no power of 2, lane by lane.
+        self.parts = types.UniTuple(self.units, self.num_gates)
+        self.tile = types.UniTuple(self.parts, 2)  # rows of a small matrix, meant to stay in registers
         super().__init__(f"Cell({self.kind}, {element}, {self.segments}, {self.lanes}, {self.one_block})")
-
-    def lanes_of(self, segment):
-        """Where in a vector of gates those of one segment are."""
-        return [
-            (gate * self.segments + segment) * self.lanes + lane
-            for gate in range(self.num_gates)
-            for lane in range(self.lanes)
-        ]
 
 
 register_model(Cell)(models.OpaqueModel)
@@ -69,6 +63,7 @@ count_lanes = _known(lambda cell: types.intp, lambda cell: cell.lanes)
 tile_rows = _known(lambda cell: types.intp, lambda cell: cell.tile.count)
 no_units = _known(lambda cell: cell.units)
 no_gates = _known(lambda cell: cell.gates)
+no_parts = _known(lambda cell: cell.parts)
 no_tile = _known(lambda cell: cell.tile)
 ones = _known(lambda cell: cell.units, lambda cell: [1.0] * cell.units.lanes)
 
@@ -81,7 +76,7 @@ def count_blocks(code, cell, weights):
     return code.builder.extract_value(code.array(weights).shape, 0)
 
 
-@operation(lambda cell, gates: types.UniTuple(cell.units, cell.num_gates))
+@operation(lambda cell, gates: cell.parts)
 def split(code, cell, gates):
     """The vectors of units of the gates."""
     width, firsts = cell.type.units.lanes, range(0, cell.type.gates.lanes, cell.type.units.lanes)
@@ -118,15 +113,16 @@ def add_to(code: Code, address: ir.Value, share: ir.Value, vector: Vector) -> No
     code.store(code.builder.fadd(code.load(address, vector), share), address, vector)
 
 
+def _gate_address(code: Code, address: ir.Value, gate: int, one: Vector) -> ir.Value:
+    """Where a gate is in a row of gates ``[G, B]``."""
+    return code.builder.gep(address, [ir.Constant(ir.IntType(64), gate * one.lanes * one.element.bitwidth // 8)])
+
+
 def load_for_all(code: Code, address: ir.Value, cell: Cell) -> ir.Value:
     """A row of weights ``[G, B]``, the same for every segment: ``[G, P, B]``."""
     one = Vector(cell.units.element, cell.lanes)
-    size = one.lanes * one.element.bitwidth // 8
     # Gate by gate: a load that broadcasts is as fast as a plain one.
-    gates = [
-        code.load(code.builder.gep(address, [ir.Constant(ir.IntType(64), gate * size)]), one)
-        for gate in range(cell.num_gates)
-    ]
+    gates = [code.load(_gate_address(code, address, gate, one), one) for gate in range(cell.num_gates)]
     return code.concatenate([code.shuffle(gate, list(range(one.lanes)) * cell.segments) for gate in gates])
 
 
@@ -150,26 +146,22 @@ def _at_places(code: Code, array: Argument, at: Argument, cell: Argument) -> lis
 @operation(lambda cell, table, source, at, block: cell.gates)
 def gather(code, cell, table, source, at, block):
     """A block of the gates in the row ``source[at[segment]]`` of every segment."""
-    kind = cell.type
-    rows = [
-        code.load(block_address(code, table, row, block, kind.row), kind.row)
-        for row in _at_places(code, source, at, cell)
-    ]
-    lanes = [
-        (segment * kind.num_gates + gate) * kind.lanes + lane
-        for gate in range(kind.num_gates)
-        for segment in range(kind.segments)
-        for lane in range(kind.lanes)
-    ]
-    return code.shuffle(code.concatenate(rows), lanes)
+    one = Vector(cell.type.units.element, cell.type.lanes)
+    rows = [block_address(code, table, row, block, cell.type.row) for row in _at_places(code, source, at, cell)]
+    gates = range(cell.type.num_gates)
+    return code.concatenate([code.load(_gate_address(code, row, gate, one), one) for gate in gates for row in rows])
 
 
 @operation(lambda cell, table, source, at, block, gates: types.none)
 def scatter(code, cell, table, source, at, block, gates):
     """Adds a block of gates to the row ``source[at[segment]]`` of each segment in turn, since rows may coincide."""
+    kind, one = cell.type, Vector(cell.type.units.element, cell.type.lanes)
     for segment, row in enumerate(_at_places(code, source, at, cell)):
-        address = block_address(code, table, row, block, cell.type.row)
-        add_to(code, address, code.shuffle(gates.value, cell.type.lanes_of(segment)), cell.type.row)
+        address = block_address(code, table, row, block, kind.row)
+        for gate in range(kind.num_gates):  # aligned parts of the vector, which are cheap to take
+            first = (gate * kind.segments + segment) * kind.lanes
+            part = code.shuffle(gates.value, range(first, first + kind.lanes))
+            add_to(code, _gate_address(code, address, gate, one), part, one)
 
 
 @operation(lambda cell, table, source, at: types.none)
@@ -199,8 +191,8 @@ def store_totals(code, cell, array, gates):
     total = code.shuffle(gates.value, range(width))
     for gate in range(1, cell.type.num_gates):
         total = code.builder.fadd(total, code.shuffle(gates.value, range(gate * width, (gate + 1) * width)))
-    while lanes > 1:
+    while lanes > 1:  # the lanes of a segment in pairs, without leaving their register
         lanes //= 2
-        first = [segment * 2 * lanes + lane for segment in range(segments) for lane in range(lanes)]
-        total = code.builder.fadd(code.shuffle(total, first), code.shuffle(total, [lane + lanes for lane in first]))
+        total = code.builder.fadd(total, code.shuffle(total, [lane ^ lanes for lane in range(width)]))
+    total = code.shuffle(total, range(0, width, cell.type.lanes))
     code.store(total, code.array(array).data, Vector(cell.type.units.element, segments))

@@ -9,7 +9,6 @@ from torch.nn.functional import pad
 from torch_goat.ops.ragged_rnn.interface import GATES
 
 STRETCH = 32  # steps; the forward keeps the states in between
-_VECTOR = 32  # lanes of a vector of units
 
 
 class Shape(NamedTuple):
@@ -35,8 +34,10 @@ class Shape(NamedTuple):
 def shape_of(kind: str, element: str, hidden: int) -> Shape:
     lanes = 4 if hidden <= 4 else 8 if hidden <= 8 else 16
     blocks = -(-hidden // lanes)
+    # A step is a chain of operations: more segments hide its latency, but fill the registers with those of a block.
+    segments = (64 if blocks == 1 else 32) // lanes
     states = 2 if kind == "lstm" else 1
-    return Shape(kind, element, GATES[kind], hidden, lanes, blocks, _VECTOR // lanes, states, as_given=lanes == hidden)
+    return Shape(kind, element, GATES[kind], hidden, lanes, blocks, segments, states, as_given=lanes == hidden)
 
 
 def pad_units(shape: Shape, value: Tensor) -> Tensor:

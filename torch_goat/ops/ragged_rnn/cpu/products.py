@@ -6,7 +6,7 @@ The loops over lanes are unrolled here, those over blocks are the caller's.
 # mypy: allow-untyped-defs
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 
 from torch_goat.ops.ragged_rnn.cpu.layout import Cell, add_to, block_address, load_for_all
 from torch_goat.ops.ragged_rnn.cpu.simd import Argument, Code, Vector, operation
@@ -60,17 +60,32 @@ def add_outer(code, cell, tile, h, row, first, gates):
     vector = Vector(kind.units.element, kind.units.lanes - kind.lanes + kind.tile.count)
     units = code.load(code.address(h, row.value, first.value), vector)
     for unit in range(kind.tile.count):
-        factor, before = _of_unit(code, units, kind, unit, kind.num_gates), code.builder.extract_value(result, unit)
-        result = code.builder.insert_value(result, code.multiply_add(factor, gates.value, before), unit)
+        factor = _of_unit(code, units, kind, unit, 1)
+        for gate in range(kind.num_gates):
+            part = code.builder.extract_value(gates.value, gate)
+            total = code.multiply_add(factor, part, code.builder.extract_value(result, [unit, gate]))
+            result = code.builder.insert_value(result, total, [unit, gate])
     return result
 
 
-def _over_segments(code: Code, gates: ir.Value, cell: Cell) -> ir.Value:
+@operation(lambda cell, parts, others: cell.parts)
+def add_parts(code, cell, parts, others):
+    gates = range(cell.type.num_gates)
+    pairs = ([code.builder.extract_value(value, gate) for value in (parts.value, others.value)] for gate in gates)
+    return cgutils.pack_array(code.builder, [code.builder.fadd(*pair) for pair in pairs])
+
+
+def _over_segments(code: Code, parts: ir.Value, cell: Cell) -> ir.Value:
     """The sum over the segments, ``[G, B]``."""
-    total = code.shuffle(gates, cell.lanes_of(0))
-    for segment in range(1, cell.segments):
-        total = code.builder.fadd(total, code.shuffle(gates, cell.lanes_of(segment)))
-    return total
+    totals = []
+    for gate in range(cell.num_gates):
+        lanes, total = cell.units.lanes, code.builder.extract_value(parts, gate)
+        while lanes > cell.lanes:
+            lanes //= 2
+            halves = (code.shuffle(total, range(start, start + lanes)) for start in (0, lanes))
+            total = code.builder.fadd(*halves)
+        totals.append(total)
+    return code.concatenate(totals)
 
 
 @operation(lambda cell, array, first, tile: types.none)
@@ -81,8 +96,8 @@ def add_tile(code, cell, array, first, tile):
         add_to(code, _line(code, array, first, row), share, cell.type.row)
 
 
-@operation(lambda cell, array, row, block, gates: types.none)
-def add_bias(code, cell, array, row, block, gates):
+@operation(lambda cell, array, row, block, parts: types.none)
+def add_bias(code, cell, array, row, block, parts):
     """Adds gates, summed over the segments, to a block of ``array[row]`` ``[G * width]``."""
     address = block_address(code, array, row.value, block, cell.type.row)
-    add_to(code, address, _over_segments(code, gates.value, cell.type), cell.type.row)
+    add_to(code, address, _over_segments(code, parts.value, cell.type), cell.type.row)

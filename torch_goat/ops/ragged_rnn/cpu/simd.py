@@ -76,14 +76,15 @@ class Code:
         return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
 
     def concatenate(self, vectors: Sequence[ir.Value]) -> ir.Value:
-        joined = vectors[0]
-        for vector in vectors[1:]:
-            have, lanes = joined.type.count, vector.type.count
-            # A shuffle takes two operands of one width, hence the next vector is widened first.
-            widened = self.shuffle(vector, [*range(lanes), *[0] * (have - lanes)])
-            mask = ir.Constant(ir.VectorType(ir.IntType(32), have + lanes), list(range(have + lanes)))
-            joined = self.builder.shuffle_vector(joined, widened, mask)
-        return joined
+        if len(vectors) == 1:
+            return vectors[0]
+        half = 1 << (len(vectors) - 1).bit_length() - 1  # in pairs, so that whole registers stay whole
+        first, second = self.concatenate(vectors[:half]), self.concatenate(vectors[half:])
+        have, lanes = first.type.count, second.type.count
+        if lanes < have:  # a shuffle takes two operands of one width
+            second = self.shuffle(second, [*range(lanes), *[0] * (have - lanes)])
+        mask = ir.Constant(ir.VectorType(ir.IntType(32), have + lanes), list(range(have + lanes)))
+        return self.builder.shuffle_vector(first, second, mask)
 
     def fill(self, vector: Vector, number: ir.Value) -> ir.Value:
         """A number in all lanes."""

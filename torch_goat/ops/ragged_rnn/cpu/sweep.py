@@ -26,15 +26,16 @@ from torch_goat.ops.ragged_rnn.cpu.layout import (
     count_segments,
     load_gates,
     load_units,
-    no_gates,
+    no_parts,
     no_tile,
     no_units,
     prefetch,
+    split,
     store,
     tile_rows,
 )
 from torch_goat.ops.ragged_rnn.cpu.packing import STRETCH
-from torch_goat.ops.ragged_rnn.cpu.products import add_bias, add_outer, add_tile
+from torch_goat.ops.ragged_rnn.cpu.products import add_bias, add_outer, add_parts, add_tile
 
 # Groups after which the gradients of the weights go to their float64 sums: a float32 sum of many terms is coarse.
 _SUMMED = 256
@@ -273,11 +274,12 @@ def _add_weights(cell, weights, scratch, steps, grads):
             column = unit // lanes * lanes * count_segments(cell) + unit % lanes
             tile = no_tile(cell)
             for t in range(steps):
-                tile = add_outer(cell, tile, scratch.h, t, column, load_gates(cell, scratch.gates, t, block))
+                gates = split(cell, load_gates(cell, scratch.gates, t, block))
+                tile = add_outer(cell, tile, scratch.h, t, column, gates)
             add_tile(cell, grads.recurrent, block * width + unit, tile)
-        share, extra = no_gates(cell), no_units(cell)
+        share, extra = no_parts(cell), no_units(cell)
         for t in range(steps):
-            share = share + load_gates(cell, scratch.gates, t, block)
+            share = add_parts(cell, share, split(cell, load_gates(cell, scratch.gates, t, block)))
             extra = extra + load_units(cell, scratch.extra, t, block)
         add_bias(cell, grads.share, 0, block, share)
         store(grads.extra, 0, block, extra + load_units(cell, grads.extra, 0, block))

@@ -1,9 +1,10 @@
 """Compiled code on as many threads as PyTorch may use. It releases Python's lock."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import pairwise
 
 import torch
 
@@ -21,10 +22,8 @@ def run_all(run: Callable[[int, int], None], tasks: int, places: int) -> None:
     workers = min(torch.get_num_threads(), tasks)
     if workers <= 1 or places < _PLACES_PER_THREAD:
         run(0, tasks)
-        return
-    # One pool per process, since threads do not survive a fork.
-    for _ in _pool(workers, os.getpid()).map(run, range(tasks), range(1, tasks + 1)):
-        pass
+    else:
+        _share(run, range(tasks + 1), workers)
 
 
 def run_parts(run: Callable[[int, int], None], rows: int, width: int) -> None:
@@ -32,7 +31,23 @@ def run_parts(run: Callable[[int, int], None], rows: int, width: int) -> None:
     workers = min(torch.get_num_threads(), rows * width // _UNITS_PER_THREAD)
     if workers <= 1:
         run(0, rows)
-        return
-    bounds = [rows * part // workers for part in range(workers + 1)]
-    for _ in _pool(workers, os.getpid()).map(run, bounds[:-1], bounds[1:]):
-        pass
+    else:
+        _share(run, [rows * part // workers for part in range(workers + 1)], workers)
+
+
+def _share(run: Callable[[int, int], None], bounds: Sequence[int], workers: int) -> None:
+    """Runs the parts between ``bounds`` on so many threads, of which the caller's is one."""
+    parts = iter(pairwise(bounds))  # Python's lock makes taking the next one atomic
+
+    def work() -> None:
+        for begin, end in parts:
+            run(begin, end)
+
+    # One pool per process, since threads do not survive a fork.
+    pool = _pool(workers - 1, os.getpid())
+    others = [pool.submit(work) for _ in range(workers - 1)]
+    try:
+        work()
+    finally:
+        for other in others:
+            other.result()
