@@ -5,7 +5,7 @@
 The products are those of the input projection, one per step of the recurrence forwards, two per step backwards, and
 the two of the projection's gradient, on buffers that exist; those of a scan (minGRU, minLSTM) are the projection's
 alone. The cells compute all of it: gather, scale and activate, and add the gradients up. Both take turns, and a ratio
-is the median over rounds. Writes ``products.json`` to ``--out``.
+is the median over rounds. Writes ``products.json`` and ``products.md`` into ``--out``.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from statistics import median
 import torch
 from graphs import Graph, load
 from layer_subjects import Configuration
-from measure import environment, interleaved, write_results
+from measure import environment, heading, interleaved, write_results
 
 from torch_goat.ops import Neighborhoods, Places
 from torch_goat.ops.ragged_rnn import cpu
@@ -80,6 +80,17 @@ def measure(graph: Graph, kind: str, configuration: Configuration) -> dict:
     }
 
 
+def markdown(rows: list[dict], about: dict[str, str | int]) -> str:
+    """A line per cell and a column per graph and configuration."""
+    columns = list(dict.fromkeys((row["graph"], row["configuration"]) for row in rows))
+    ratios = {(row["cell"], row["graph"], row["configuration"]): f"{row['ratio']:.2f}" for row in rows}
+    lines = heading("CPU cells relative to their matrix products", about)
+    lines += [f"| cell | {' | '.join(' '.join(column) for column in columns)} |", "|---|" + "---:|" * len(columns)]
+    for cell in dict.fromkeys(row["cell"] for row in rows):
+        lines.append(f"| {cell} | {' | '.join(ratios[cell, *column] for column in columns)} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--graphs", default="Cora", help="of small, Cora, Computers, ogbn-arxiv")
@@ -97,7 +108,8 @@ def main() -> None:
             for configuration in arguments.configurations.split(","):
                 rows.append(measure(graph, kind, Configuration.parse(configuration)))
                 print("{graph}, {cell} {configuration}: {products_ms:.1f} ms, {ratio:.2f} x".format(**rows[-1]))
-    write_results(arguments.out, "products", {"environment": environment(torch.device("cpu")), "rows": rows})
+    about = environment(torch.device("cpu"))
+    write_results(arguments.out, "products", {"environment": about, "rows": rows}, markdown(rows, about))
 
 
 if __name__ == "__main__":

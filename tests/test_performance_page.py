@@ -14,11 +14,13 @@ import learned_order
 import measure
 import numpy as np
 import power_law
+import products
 import pytest
 import standing
 import torch
 
 from tests.pages import ROOT, check_numbers
+from torch_goat.app.cli.start import SMALL
 from torch_goat.data.tables import leaks
 from torch_goat.data.tables.columns import MOSTLY
 from torch_goat.experiments.search import own_starting_point
@@ -45,6 +47,13 @@ def test_the_tables_of_the_layer(folder: str) -> None:
     assert f"{{include}} ../benchmarks/results/{folder}/layer.md\n:start-line: 4" in page
     base = [row for row in result["rows"] if row["layer"] == layer.BASE]
     assert {row["ms_ratio"] for row in base} == {1.0}
+
+
+def test_the_table_of_matrix_products() -> None:
+    result, file = read("2026-11-18-cpu-1-thread/products.json"), "2026-11-18-cpu-1-thread/products.md"
+    assert (RESULTS / file).read_text() == products.markdown(result["rows"], result["environment"])
+    page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
+    assert f"{{include}} ../benchmarks/results/{file}\n:start-line: 4" in page
 
 
 def test_a_table_has_the_base_in_its_unit_and_ratios_of_all_others() -> None:
@@ -174,6 +183,7 @@ def test_the_page_on_tables() -> None:
     check_numbers(
         "docs/own-graph.md",
         [
+            f"Graphs with at most {SMALL:,} edges",
             f"on {len(gains['goat'])} graphs of different kinds",
             f"rise by {goat:.1f} points for GOAT, {gat:.1f} for GAT and {gcn:.1f} for GCN",
             f"for GOAT by {worse[0]:.1f}, {worse[1]:.1f} and {worse[2]:.1f} points",
