@@ -3,7 +3,7 @@
 import ctypes
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
@@ -52,10 +52,9 @@ def _share(run: Callable[[int, int], None], bounds: Sequence[int]) -> None:
         parallel(_CALL(work), None, threads, 0)
     else:
         others = [_pool(threads - 1, os.getpid()).submit(work) for _ in range(threads - 1)]
-        try:
-            work()
-        finally:
-            wait(others)
+        work()
+        for other in others:
+            other.result()
     if failed:
         raise failed[0]
 
