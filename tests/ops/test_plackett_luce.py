@@ -73,13 +73,14 @@ def test_equal_scores_have_a_bounded_gradient(backend: str) -> None:
     assert gradient.abs().max() <= (1 + torch.tensor(size).log()) / (noise * EPS**0.5)
 
 
-def test_orders_are_drawn_with_their_probability() -> None:
+@pytest.mark.parametrize("backend", ["torch", "cpu"])
+def test_orders_are_drawn_with_their_probability(backend: str) -> None:
     scores, draws, noise = torch.tensor([0.3, -1.0, 0.4], dtype=torch.double), 20_000, 0.8
     segments = Segments(torch.arange(draws + 1) * 3, 3 * draws)
-    place, _ = draw_order("torch", scores.repeat(1, draws), segments, noise)
+    place, _ = draw_order(backend, scores.repeat(1, draws), segments, noise)
     found, counts = (place.view(-1, 3) % 3).unique(dim=0, return_counts=True)  # [6, 3]
     orders = (found + 3 * torch.arange(6).view(-1, 1)).view(1, -1)
-    log_probs, _ = log_prob("torch", scores.repeat(1, 6), orders, Segments(torch.arange(7) * 3, 18), noise)
+    log_probs, _ = log_prob(backend, scores.repeat(1, 6), orders, Segments(torch.arange(7) * 3, 18), noise)
     probability = log_probs[0].exp()
     assert probability.sum() == pytest.approx(1.0)
     error = (probability * (1 - probability) / draws).sqrt()

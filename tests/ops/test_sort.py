@@ -41,3 +41,15 @@ def test_the_example_of_the_appendix() -> None:
     x = torch.tensor([[1.0, 3.0, 3.0], [1.0, 2.0, 3.0]])
     token, source = sort_tokens(torch.zeros(1, 2), x, torch.tensor([0, 1]), torch.tensor([0, 0]), 1)
     assert token.tolist() == source.tolist() == [[1, 0]]
+
+
+@pytest.mark.parametrize("length", [1, 31, 32, 33, 64, 65, 1000])
+@pytest.mark.parametrize("levels", [2, 50, 10**6])
+def test_long_neighborhoods(length: int, levels: int) -> None:
+    score = (torch.randint(levels, (3, 2 * length)) - levels // 2) / 7
+    score[0, : length // 2] = -0.0
+    score[1, 0], score[1, -1] = float("inf"), -float("inf")
+    target, source = torch.arange(2).repeat_interleave(length), torch.arange(2 * length)
+    x = torch.zeros(2 * length, 0)
+    token, _ = sort_tokens(score, x, source, target, 2)
+    assert token.tolist() == by_the_book(score, x, source, target)

@@ -5,7 +5,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn.functional import pad
 
 from tests.backends import AVAILABLE
 from tests.graphs import graphs, neighborhoods
@@ -18,24 +17,21 @@ from torch_goat.ops import ties
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 FLOATS = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+NODES, HEADS = 3000, 8  # of large graphs; small ones have fewer
 SMALL = ties.Sizes(places=8, mark_features=2, programs=3, members=4, features=2, scan=8)
 
 runs_here = pytest.mark.skipif("triton" not in AVAILABLE, reason="there is neither a GPU nor the interpreter")
 needs_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="there is no CUDA device")
 
 
-def by_score(score: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-    return (sort._sort_float32 if score.dtype == torch.float32 else sort._sort)(score, target, int(target[-1]) + 1)
-
-
 def in_triton(score: Tensor, x: Tensor, source: Tensor, target: Tensor, sizes: ties.Sizes) -> Tensor:
     score, x, source, target = (value.to(DEVICE) for value in (score, x, source, target))
-    token, tied = by_score(score, target)
-    return ties.resolve_ties(token, pad(tied, (1, 0)), x, source, sizes=sizes).cpu()
+    return ties.resolve_ties(*sort._by_score(score, target, NODES), x, source, sizes=sizes).cpu()
 
 
 def in_pytorch(score: Tensor, x: Tensor, source: Tensor, target: Tensor) -> Tensor:
-    return sort._resolve_ties(*by_score(score, target), x, source)[0]
+    token, tied = sort._by_score(score, target, NODES)
+    return sort._resolve_ties(token, source[token], tied, x, source)[0]
 
 
 @runs_here
@@ -96,9 +92,6 @@ def test_what_is_no_number_goes_last_and_loses_no_token() -> None:
     x = torch.tensor([[1.0, float("nan")], [float("nan"), 0.0], [1.0, 5.0], [float("nan"), 0.0], [1.0, float("inf")]])
     found = in_triton(torch.zeros(1, 5), x, torch.arange(5), torch.zeros(5, dtype=torch.long), SMALL)
     assert found.tolist() == [[2, 4, 0, 1, 3]]
-
-
-NODES, HEADS = 3000, 8
 
 
 def large_graph() -> tuple[Tensor, Tensor]:

@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from torch_goat.ops.checks import transforming
 from torch_goat.ops.segments import Segments
 
 
@@ -30,13 +31,17 @@ def _sorted(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_target
     score = score.contiguous()
     if score.numel() == 0:
         return torch.zeros_like(score, dtype=torch.long), torch.zeros_like(score, dtype=torch.long)
+    if score.device.type == "cpu" and score.dtype == torch.float32 and _has("numba") and not transforming():
+        from torch_goat.ops.segment_sort import sort_by_score  # numba is optional
+
+        return _resolve_ties(*sort_by_score(score, source, target), x, source)
     token, tied = _by_score(score, target, num_targets)
-    if score.is_cuda and _has_triton():
+    if score.is_cuda and _has("triton"):
         from torch_goat.ops.ties import resolve_ties  # Triton is optional
 
-        token = resolve_ties(token, pad(tied, (1, 0)), x, source)
+        token = resolve_ties(token, tied, x, source)
         return token, source[token]
-    return _resolve_ties(token, tied, x, source)
+    return _resolve_ties(token, source[token], tied, x, source)
 
 
 def sort_segments(value: Tensor, segments: Segments) -> Tensor:
@@ -45,14 +50,15 @@ def sort_segments(value: Tensor, segments: Segments) -> Tensor:
 
 
 def _by_score(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
-    """The tokens by target and score ``[K, E]``, and whether each has the score of the one before ``[K, E - 1]``."""
+    """The tokens by target and score, and whether each has the target and the score of the one before ``[K, E]``."""
     fits = score.size(0) * num_targets < 2**31
-    return (_sort_float32 if score.dtype == torch.float32 and fits else _sort)(score, target, num_targets)
+    token, tied = (_sort_float32 if score.dtype == torch.float32 and fits else _sort)(score, target, num_targets)
+    return token, pad(tied, (1, 0))
 
 
 @functools.cache
-def _has_triton() -> bool:
-    return find_spec("triton") is not None
+def _has(package: str) -> bool:
+    return find_spec(package) is not None
 
 
 # For torch.compile and torch.export, sorting is an opaque operator, since its control flow depends on the data.
@@ -86,21 +92,29 @@ def _sort(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tens
     return token, (score.gather(1, token).diff(dim=1) == 0) & (target.diff() == 0)
 
 
-def _resolve_ties(token: Tensor, tied: Tensor, x: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+def _resolve_ties(token: Tensor, ordered: Tensor, tied: Tensor, x: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
     """Algorithm 1: sorts tokens of equal score by the first element in which their states differ, ascending.
 
-    ``token`` ``[K, E]`` are the tokens by score, ``tied`` ``[K, E - 1]`` whether a token has the target and the score
-    of the one before it.
+    ``token`` are the tokens by score, ``ordered`` their sources, and ``tied`` tells whether a token has the target and
+    the score of the one before it, all ``[K, E]``.
     """
-    ordered = source[token]
-    differs = tied & (ordered.diff(dim=1) != 0)
-    if bool(differs.any()):
-        # Most ties are between equal states, for example of nodes whose features were all dropped: these stay.
-        differs[differs.clone()] = _differ(x, ordered[:, :-1][differs], ordered[:, 1:][differs])
-        if bool(differs.any()):
-            token = _sort_groups(token, tied, differs, x, ordered)
-            ordered = source[token]
-    return token, ordered
+    tied, node = tied.flatten(), ordered.flatten()
+    later = tied.nonzero().view(-1)  # all but the first place of every group of one score
+    # Most ties are between equal states, for example of nodes whose features were all dropped: these stay.
+    differs = later[node[later] != node[later - 1]]
+    if differs.numel():
+        differs = differs[_differ(x, node[differs - 1], node[differs])]
+    if differs.numel() == 0:
+        return token, ordered
+    member = torch.cat([later, later[~tied[later - 1]] - 1]).sort()[0]
+    group = (~tied[member]).cumsum(0)
+    mixed = torch.isin(group, group[torch.searchsorted(member, differs)])
+    member, group = member[mixed], group[mixed]
+    states, inverse = node[member].unique(return_inverse=True)
+    rank = x[states].unique(dim=0, return_inverse=True)[1]  # rows in lexicographic order, equal rows equal
+    order = torch.argsort(group * states.numel() + rank[inverse], stable=True)
+    resolved = token.flatten().index_copy(0, member, token.flatten()[member[order]]).view_as(token)
+    return resolved, source[resolved]
 
 
 def _differ(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -108,17 +122,3 @@ def _differ(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
     pair, inverse = (first * x.size(0) + second).unique(return_inverse=True)
     chunks = pair.split(max(1, 2**24 // max(1, x.size(1))))
     return torch.cat([(x[chunk // x.size(0)] != x[chunk % x.size(0)]).any(dim=1) for chunk in chunks])[inverse]
-
-
-def _sort_groups(token: Tensor, tied: Tensor, differs: Tensor, x: Tensor, source: Tensor) -> Tensor:
-    """Sorts every group of tokens of equal score in which states differ (``differs`` ``[K, E - 1]``) by state."""
-    group = (~pad(tied, (1, 0))).flatten().cumsum(0).view_as(token) - 1  # [K, E], tokens of one score
-    mixed = torch.zeros_like(group, dtype=torch.bool).flatten()
-    mixed[group[:, 1:][differs]] = True
-    member = mixed[group]  # M tokens are in a group whose states differ
-    node, inverse = source[member].unique(return_inverse=True)
-    rank = x[node].unique(dim=0, return_inverse=True)[1]  # rows in lexicographic order, equal rows equal
-    order = torch.argsort(group[member] * node.numel() + rank[inverse], stable=True)
-    resolved = token.clone()
-    resolved[member] = token[member][order]
-    return resolved

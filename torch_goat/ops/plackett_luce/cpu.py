@@ -1,67 +1,96 @@
-"""The log-probability of orders on the CPU, compiled by numba: two passes over each segment."""
+"""Drawing orders and their log-probability on the CPU, compiled by numba: a few passes over each segment."""
 
 # mypy: allow-untyped-defs
+
+from functools import partial
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from torch_goat.ops import segment_sort
 from torch_goat.ops.compiling import compiled
 from torch_goat.ops.plackett_luce.torch import EPS
 from torch_goat.ops.ragged_rnn.cpu.threads import run_all
+from torch_goat.ops.segment_sort import sort_places
 from torch_goat.ops.segments import Segments
 
 _CHUNKS = 8  # of segments, which threads share
 
 
+def draw_order(score: Tensor, segments: Segments, noise: float) -> tuple[Tensor, Tensor]:
+    """See :func:`torch_goat.ops.plackett_luce.order.draw_order`."""
+    # Uniform numbers are drawn faster than exponential ones; in float64 they are never 1, only 0, which goes last.
+    gumbel = torch.rand(score.shape, dtype=torch.double).log_().neg_().log_().neg_()
+    place = torch.empty(score.shape, dtype=torch.long)
+    return place, _run(score, gumbel, place, segments, noise)[1]
+
+
 def log_prob(score: Tensor, place: Tensor, segments: Segments, noise: float) -> tuple[Tensor, Tensor]:
     """See :func:`torch_goat.ops.plackett_luce.order.log_prob`."""
+    return _run(score, score.new_empty(score.size(0), 0, dtype=torch.double), place, segments, noise)
+
+
+def _run(score: Tensor, gumbel: Tensor, place: Tensor, segments: Segments, noise: float) -> tuple[Tensor, Tensor]:
     result = score.new_empty(score.size(0), segments.num_segments, dtype=torch.double)
     gradient = torch.empty_like(score, memory_format=torch.contiguous_format)
-    arrays = [value.contiguous().numpy() for value in (score, place, segments.ptr, result, gradient)]
+    arrays = [value.contiguous().numpy() for value in (score, gumbel, place, segments.ptr, result, gradient)]
     cuts = np.linspace(0, segments.num_places, _CHUNKS + 1)[1:-1]  # chunks of about as many places each
-    bounds = [0, *np.searchsorted(arrays[2], cuts).tolist(), segments.num_segments]
+    bounds = [0, *np.searchsorted(arrays[3], cuts).tolist(), segments.num_segments]
     run_all(lambda first, last: _segments(*arrays, noise, EPS, bounds[first], bounds[last]), _CHUNKS, score.numel())
     return result, gradient
 
 
-@compiled
-def _segments(score, place, ptr, result, gradient, noise, eps, first, last):
-    """Segments ``first`` to ``last`` of all heads."""
+@partial(compiled, files=(__file__, segment_sort.__file__))
+def _segments(score, gumbel, place, ptr, result, gradient, noise, eps, first, last):
+    """Segments ``first`` to ``last`` of all heads; draws the order ``place`` if there is noise, ``gumbel``."""
     longest = 0
     for segment in range(first, last):
         longest = max(longest, ptr[segment + 1] - ptr[segment])
-    logit, rest = np.empty(longest), np.empty(longest)
+    logit, own, fall, left = np.empty((4, longest))
+    value, keys = np.empty(longest, np.float32), np.empty((2, longest), np.int64)
     for head in range(score.shape[0]):
         for segment in range(first, last):
-            begin, size = ptr[segment], ptr[segment + 1] - ptr[segment]
+            begin, end = ptr[segment], ptr[segment + 1]
+            size = end - begin
             mean, square = 0.0, 0.0
-            for i in range(begin, begin + size):
-                mean += score[head, i]
+            for at in range(begin, end):
+                mean += score[head, at]
             mean /= max(size, 1)
-            for i in range(begin, begin + size):
-                square += (score[head, i] - mean) ** 2
-            variance = square / max(size, 1) + eps
-            scale = noise * np.sqrt(variance)
-            # From the end: the log-sum-exp of the logits that are left.
-            peak, total, log_prob = -np.inf, 0.0, 0.0
+            for at in range(begin, end):
+                square += (score[head, at] - mean) ** 2
+            scale = noise * np.sqrt(square / max(size, 1) + eps)
+            order = place[head, begin:end]
+            if gumbel.size > 0:
+                for i in range(size):
+                    value[i] = (score[head, begin + i] - mean) / scale + gumbel[head, begin + i]
+                key = sort_places(value, keys, size)
+                for i in range(size):
+                    order[i] = begin + (key[i] & 0xFFFFFFFF)
+            # From the end: the exponentials of the logits that are left, relative to the largest of them: this place's
+            # own, the factor by which a new largest one lowers those before, and their sum.
+            peak, total, product, log_prob = -np.inf, 0.0, 1.0, 0.0
             for i in range(size - 1, -1, -1):
-                logit[i] = (score[head, place[head, begin + i]] - mean) / scale
-                if logit[i] > peak:
-                    total = total * np.exp(peak - logit[i]) + 1
-                    peak = logit[i]
-                else:
-                    total += np.exp(logit[i] - peak)
-                rest[i] = peak + np.log(total)
-                log_prob += logit[i] - rest[i]
-            result[head, segment] = log_prob
-            # From the start: the sum over all p <= i of exp(rest_i - rest_p), which gives the gradient of the logit.
-            total, slope, before = 0.0, 0.0, np.inf
+                logit[i] = (score[head, order[i]] - mean) / scale
+                ratio = np.exp(-abs(logit[i] - peak))
+                own[i], fall[i] = (1.0, ratio) if logit[i] > peak else (ratio, 1.0)
+                peak = max(peak, logit[i])
+                total = total * fall[i] + own[i]
+                left[i] = total
+                log_prob += logit[i] - peak
+                product *= total
+                if product > 1e200:  # one logarithm of many sums
+                    log_prob, product = log_prob - np.log(product), 1.0
+            result[head, segment] = log_prob - np.log(product)
+            # From the start: the sum over all p <= i of exp(rest_i - rest_p), where rest is the logarithm of all that is
+            # left, gives the gradient of the logit, which takes the place of its own exponential.
+            chain, decay, slope = 0.0, 0.0, 0.0
             for i in range(size):
-                total = 1 + total * np.exp(rest[i] - before)
-                before = rest[i]
-                rest[i] = 1 - total * np.exp(logit[i] - before)
-                slope += rest[i] * logit[i]
+                chain = 1 + chain * decay * left[i]
+                decay = fall[i] / left[i]
+                own[i] = 1 - chain * own[i] / left[i]
+                slope += own[i] * logit[i]
             slope *= noise**2 / max(size, 1)
             for i in range(size):
-                gradient[head, place[head, begin + i]] = (rest[i] - slope * logit[i]) / scale
+                gradient[head, order[i]] = (own[i] - slope * logit[i]) / scale
+

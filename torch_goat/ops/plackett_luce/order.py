@@ -43,6 +43,8 @@ def draw_order(kernel: str, score: Tensor, segments: Segments, noise: float) -> 
 
 def _draw(kernel: str, score: Tensor, segments: Segments, noise: float) -> tuple[Tensor, Tensor]:
     noise = min(max(noise, 1e-6), 1e6)  # below, the order is that of the scores; above, all orders are equally likely
+    if kernel == "cpu":
+        return _backend(kernel).draw_order(score, segments, noise)
     centred, deviation = steps.standardised(score, segments)
     gumbel = torch.empty_like(score).exponential_().log_().neg_()
     place = sort_segments(torch.addcdiv(gumbel, centred, deviation, value=1 / noise), segments)
@@ -55,9 +57,12 @@ def log_prob(kernel: str, score: Tensor, place: Tensor, segments: Segments, nois
     The gradient ``[K, E]`` is that with respect to the scores, through their mean and variance. If all scores of a
     segment of size n are equal, no component exceeds ``(1 + log n) / (noise * sqrt(EPS))``.
     """
+    return _backend(kernel).log_prob(score, place, segments, noise)
+
+
+def _backend(kernel: str) -> Any:
     # Triton and numba are optional: imported on first use.
-    backend = import_module(f"torch_goat.ops.plackett_luce.{kernel}") if kernel in ("cpu", "triton") else steps
-    return backend.log_prob(score, place, segments, noise)
+    return import_module(f"torch_goat.ops.plackett_luce.{kernel}") if kernel in ("cpu", "triton") else steps
 
 
 # For torch.compile and torch.export, drawing is an opaque operator.
