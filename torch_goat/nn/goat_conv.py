@@ -319,7 +319,9 @@ class GOATConv(MessagePassing):
         if noise > 0 and self.training and torch.is_grad_enabled() and not given:
             with torch.no_grad():  # the same neighbours in another order
                 place, gradient = draw_order(kernel, score, read, noise)
-                other = self.rnn(z_src, Places(source.gather(1, place), read), weight.gather(1, place))
+                drawn = Places(source.gather(1, place), read), weight.gather(1, place)
+                del place  # [K, E], as large as the sources
+                other = self.rnn(z_src, *drawn)
             out = compare(out, other, score, gradient, read)
         if mean is not None:
             out = out + mean.to(out.dtype)

@@ -1,4 +1,4 @@
-"""Eq. 2 on the CPU, compiled by numba: every neighbourhood is sorted by itself, most of them in the first-level cache."""
+"""Eq. 2 on the CPU, compiled by numba: neighbourhoods are sorted one by one, most of them within the cache."""
 
 # mypy: allow-untyped-defs
 

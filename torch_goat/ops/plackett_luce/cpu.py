@@ -6,44 +6,44 @@ from functools import partial
 
 import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
-from torch_goat.ops import segment_sort
+from torch_goat.ops import segment_sort, splitmix
 from torch_goat.ops.compiling import compiled
-from torch_goat.ops.plackett_luce.torch import EPS
+from torch_goat.ops.plackett_luce import torch as steps
 from torch_goat.ops.ragged_rnn.cpu.threads import run_all
-from torch_goat.ops.segment_sort import sort_places
 from torch_goat.ops.segments import Segments
 
 _CHUNKS = 8  # of segments, which threads share
+_mix, _gumbel = (njit(inline="always")(function) for function in (splitmix.mix, steps.gumbel))
 
 
 def draw_order(score: Tensor, segments: Segments, noise: float) -> tuple[Tensor, Tensor]:
     """See :func:`torch_goat.ops.plackett_luce.order.draw_order`."""
-    # Uniform numbers are drawn faster than exponential ones; in float64 they are never 1, only 0, which goes last.
-    gumbel = torch.rand(score.shape, dtype=torch.double).log_().neg_().log_().neg_()
     place = torch.empty(score.shape, dtype=torch.long)
-    return place, _run(score, gumbel, place, segments, noise)[1]
+    return place, _run(score, place, segments, noise, steps.draw_seed())[1]
 
 
 def log_prob(score: Tensor, place: Tensor, segments: Segments, noise: float) -> tuple[Tensor, Tensor]:
     """See :func:`torch_goat.ops.plackett_luce.order.log_prob`."""
-    return _run(score, score.new_empty(score.size(0), 0, dtype=torch.double), place, segments, noise)
+    return _run(score, place, segments, noise, None)
 
 
-def _run(score: Tensor, gumbel: Tensor, place: Tensor, segments: Segments, noise: float) -> tuple[Tensor, Tensor]:
+def _run(score: Tensor, place: Tensor, segments: Segments, noise: float, seed: int | None) -> tuple[Tensor, Tensor]:
     result = score.new_empty(score.size(0), segments.num_segments, dtype=torch.double)
     gradient = torch.empty_like(score, memory_format=torch.contiguous_format)
-    arrays = [value.contiguous().numpy() for value in (score, gumbel, place, segments.ptr, result, gradient)]
+    arrays = [value.contiguous().numpy() for value in (score, place, segments.ptr, result, gradient)]
     cuts = np.linspace(0, segments.num_places, _CHUNKS + 1)[1:-1]  # chunks of about as many places each
-    bounds = [0, *np.searchsorted(arrays[3], cuts).tolist(), segments.num_segments]
-    run_all(lambda first, last: _segments(*arrays, noise, EPS, bounds[first], bounds[last]), _CHUNKS, score.numel())
+    bounds = [0, *np.searchsorted(arrays[2], cuts).tolist(), segments.num_segments]
+    options = (noise, steps.EPS, seed is not None, seed or 0)
+    run_all(lambda first, last: _segments(*arrays, *options, bounds[first], bounds[last]), _CHUNKS, score.numel())
     return result, gradient
 
 
-@partial(compiled, files=(__file__, segment_sort.__file__))
-def _segments(score, gumbel, place, ptr, result, gradient, noise, eps, first, last):
-    """Segments ``first`` to ``last`` of all heads; draws the order ``place`` if there is noise, ``gumbel``."""
+@partial(compiled, files=(__file__, segment_sort.__file__, splitmix.__file__, steps.__file__))
+def _segments(score, place, ptr, result, gradient, noise, eps, draw, seed, first, last):
+    """Segments ``first`` to ``last`` of all heads; draws the order ``place`` on request."""
     longest = 0
     for segment in range(first, last):
         longest = max(longest, ptr[segment + 1] - ptr[segment])
@@ -61,10 +61,11 @@ def _segments(score, gumbel, place, ptr, result, gradient, noise, eps, first, la
                 square += (score[head, at] - mean) ** 2
             scale = noise * np.sqrt(square / max(size, 1) + eps)
             order = place[head, begin:end]
-            if gumbel.size > 0:
+            if draw:
                 for i in range(size):
-                    value[i] = (score[head, begin + i] - mean) / scale + gumbel[head, begin + i]
-                key = sort_places(value, keys, size)
+                    bits = _mix(seed + splitmix.STEP * (head * score.shape[1] + begin + i + 1))
+                    value[i] = (score[head, begin + i] - mean) / scale + _gumbel(bits, np.log)
+                key = segment_sort.sort_places(value, keys, size)
                 for i in range(size):
                     order[i] = begin + (key[i] & 0xFFFFFFFF)
             # From the end: the exponentials of the logits that are left, relative to the largest of them: this place's
@@ -82,7 +83,7 @@ def _segments(score, gumbel, place, ptr, result, gradient, noise, eps, first, la
                 if product > 1e200:  # one logarithm of many sums
                     log_prob, product = log_prob - np.log(product), 1.0
             result[head, segment] = log_prob - np.log(product)
-            # From the start: the sum over all p <= i of exp(rest_i - rest_p), where rest is the logarithm of all that is
+            # From the start: the sum over all p <= i of exp(rest_i - rest_p), where rest is the logarithm of what is
             # left, gives the gradient of the logit, which takes the place of its own exponential.
             chain, decay, slope = 0.0, 0.0, 0.0
             for i in range(size):
@@ -93,4 +94,3 @@ def _segments(score, gumbel, place, ptr, result, gradient, noise, eps, first, la
             slope *= noise**2 / max(size, 1)
             for i in range(size):
                 gradient[head, order[i]] = (own[i] - slope * logit[i]) / scale
-

@@ -46,7 +46,7 @@ def _draw(kernel: str, score: Tensor, segments: Segments, noise: float) -> tuple
     if kernel == "cpu":
         return _backend(kernel).draw_order(score, segments, noise)
     centred, deviation = steps.standardised(score, segments)
-    gumbel = torch.empty_like(score).exponential_().log_().neg_()
+    gumbel = steps.draw_gumbel(score)
     place = sort_segments(torch.addcdiv(gumbel, centred, deviation, value=1 / noise), segments)
     return place, log_prob(kernel, score, place, segments, noise)[1]
 

@@ -1,9 +1,12 @@
 """The log-probability of orders in plain PyTorch, on any device; scans take log2 of the longest segment steps."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from torch_goat.ops.segments import Segments, segment_sum
+from torch_goat.ops.splitmix import STEP, mix
 
 EPS = 1e-6  # added to the variance of the scores
 
@@ -30,6 +33,25 @@ def log_prob(score: Tensor, place: Tensor, segments: Segments, noise: float) -> 
     slope = segment_sum(gradient * centred, segments) / ptr.diff().clamp(min=1)
     gradient = (gradient - centred * slope[:, index] / deviation**2) / (noise * deviation)
     return segment_sum(logit - rest, segments), gradient.to(score.dtype)
+
+
+def draw_gumbel(score: Tensor) -> Tensor:
+    """Numbers of the standard Gumbel distribution in the shape of the scores, the same for all kernels on a CPU."""
+    if score.device.type != "cpu":
+        return torch.empty_like(score).exponential_().log_().neg_()
+    number = torch.arange(1, score.numel() + 1).view(score.shape)
+    return gumbel(mix(draw_seed() + STEP * number), torch.log).to(score.dtype)
+
+
+def draw_seed() -> int:
+    """A seed from PyTorch's generator, which is hashed with the number of each place."""
+    return int(torch.randint(-(2**63), 2**63 - 1, ()))
+
+
+def gumbel(bits: Any, log: Any) -> Any:
+    """A number of the standard Gumbel distribution from 64 random bits; numba compiles it, too."""
+    uniform = ((bits >> 12 & 0xFFFFFFFFFFFFF) + 0.5) / 4503599627370496.0  # of 52 bits, neither 0 nor 1
+    return -log(-log(uniform))
 
 
 def standardised(score: Tensor, segments: Segments) -> tuple[Tensor, Tensor]:
