@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from torch_goat.ops.ragged_rnn.cpu import threads
+from torch_goat.ops import threads
 
 MANY = 10**6  # places, which are worth any number of threads
 

@@ -8,7 +8,7 @@ from numba import njit
 from torch import Tensor
 
 from torch_goat.ops.compiling import compiled
-from torch_goat.ops.ragged_rnn.cpu.threads import run_all
+from torch_goat.ops.threads import run_all
 
 _CHUNKS = 8  # of tokens, which threads share
 _RUN = 32  # places whose rank is counted, which takes vector instructions and no branch

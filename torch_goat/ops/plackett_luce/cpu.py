@@ -12,8 +12,8 @@ from torch import Tensor
 from torch_goat.ops import segment_sort, splitmix
 from torch_goat.ops.compiling import compiled
 from torch_goat.ops.plackett_luce import torch as steps
-from torch_goat.ops.ragged_rnn.cpu.threads import run_all
 from torch_goat.ops.segments import Segments
+from torch_goat.ops.threads import run_all
 
 _CHUNKS = 8  # of segments, which threads share
 _mix, _gumbel = (njit(inline="always")(function) for function in (splitmix.mix, steps.gumbel))

@@ -15,9 +15,9 @@ from torch import Tensor
 from torch_goat.lazy import lazy_names
 from torch_goat.ops.ragged_rnn.cpu import packing, wide
 from torch_goat.ops.ragged_rnn.cpu.packing import STRETCH, Shape
-from torch_goat.ops.ragged_rnn.cpu.threads import run_all
 from torch_goat.ops.ragged_rnn.interface import SCANS, Gradients, Inputs
 from torch_goat.ops.segments import Segments
+from torch_goat.ops.threads import run_all
 
 if TYPE_CHECKING:
     from torch_goat.ops.ragged_rnn.cpu.mean import weighted_sum as weighted_sum

@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.cpu.packing import Shape, pad_units
 from torch_goat.ops.ragged_rnn.cpu.scan import split_blocks, units_in_blocks
-from torch_goat.ops.ragged_rnn.cpu.threads import run_all
+from torch_goat.ops.threads import run_all
 
 
 def weighted_sum(z: Tensor, places: Places, weight: Tensor) -> Tensor:

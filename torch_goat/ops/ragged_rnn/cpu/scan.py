@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from torch_goat.ops.ragged_rnn.cpu.packing import Shape, cut_gates, pad_gates, pad_units
-from torch_goat.ops.ragged_rnn.cpu.threads import run_all
 from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs
+from torch_goat.ops.threads import run_all
 
 _TASKS = 8  # at least, if there are as many blocks
 

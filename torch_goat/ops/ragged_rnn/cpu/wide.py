@@ -15,9 +15,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from torch_goat.ops.ragged_rnn.cpu.packing import Shape, cut_gates, pad_gates, pad_units
-from torch_goat.ops.ragged_rnn.cpu.threads import run_parts
 from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs
 from torch_goat.ops.ragged_rnn.torch.steps import scheduled
+from torch_goat.ops.threads import run_parts
 
 LANES = 16
 _CHUNKS = 8  # of the units, for the threads of the backward
