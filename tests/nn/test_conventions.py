@@ -2,13 +2,18 @@
 
 import copy
 import pickle
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from torch_geometric.data import HeteroData
 from torch_geometric.explain import AttentionExplainer, Explainer, GNNExplainer
 from torch_geometric.nn import HeteroConv
 
+from tests.backends import AVAILABLE, device_of
 from tests.compare import assert_close, relative_error, same_up_to_rounding, with_gradients
 from tests.graphs import small_graph
 from torch_goat.nn import GOATConv
@@ -71,6 +76,29 @@ def test_reset_draws_new_weights() -> None:
     conv.reset_parameters()
     fixed = ("bias", "rnn.bias_ih", "rnn.bias_hh")
     assert all(name in fixed or not torch.equal(value, before[name]) for name, value in conv.state_dict().items())
+
+
+@pytest.mark.parametrize("backend", ["reference", *AVAILABLE])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_activation_checkpoints_and_offloading(compiled: bool, backend: str) -> None:
+    """Both replace what is saved for the backward pass: it may be read only once."""
+    torch._dynamo.reset()
+    device = device_of(backend)
+    conv = GOATConv(5, 4, heads=2, dropout=0.3, order_noise=0.0 if compiled else 0.5, backend=backend).to(device)
+    x, edge_index = torch.randn(N, 5, device=device, requires_grad=True), small_graph().to(device)
+    layer = torch.compile(conv, backend="aot_eager") if compiled and backend != "reference" else conv
+
+    def gradients(keep: Callable) -> dict[str, Tensor]:
+        torch.manual_seed(0)
+        return with_gradients(conv, keep(x, edge_index), x)
+
+    def offloaded(*inputs: Tensor) -> Tensor:
+        with torch.autograd.graph.save_on_cpu():
+            return layer(*inputs)
+
+    expected = gradients(layer)
+    for keep in (partial(checkpoint, layer, use_reentrant=False), offloaded):
+        assert_close(gradients(keep), expected, 0)
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's tracer does it

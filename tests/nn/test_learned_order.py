@@ -1,6 +1,8 @@
 """``order_noise``: the gradient that the order gets in training."""
 
-from collections.abc import Callable
+import copy
+import pickle
+from functools import partial
 from itertools import permutations
 from typing import Any
 
@@ -224,6 +226,32 @@ def test_compiles_to_the_same_gradients() -> None:
     assert_close(with_gradients(conv, compiled(x, edges)), expected, 1e-10)
 
 
+def test_compiled_code_reads_a_new_noise() -> None:
+    """Annealing must not compile the layer again: PyTorch gives up after eight times."""
+    torch._dynamo.reset()
+    conv, x, edges = build(), torch.randn(10, 6, dtype=torch.double), small_graph()
+    compiled = torch.compile(conv, dynamic=True, fullgraph=True, backend="aot_eager")
+    for step in range(12):
+        conv.order_noise = 0.5 - 0.04 * step
+        expected = run(conv, x, edges)
+        torch.manual_seed(2)
+        assert_close(with_gradients(conv, compiled(x, edges)), expected, 1e-10)
+
+
+def test_nothing_is_drawn_where_nothing_can_learn() -> None:
+    conv, x, edges = build().requires_grad_(False), torch.randn(10, 6, dtype=torch.double), small_graph()
+    before = torch.get_rng_state()
+    conv(x, edges)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_copies_have_a_noise_of_their_own() -> None:
+    conv = build()
+    for other in (copy.copy(conv), copy.deepcopy(conv), pickle.loads(pickle.dumps(conv))):  # noqa: S301
+        other.order_noise = 0.0
+        assert (conv.order_noise, other.order_noise) == (0.5, 0.0)
+
+
 def test_transforms_of_torch_func() -> None:
     conv, x, edges = build(backend="reference"), torch.randn(10, 6, dtype=torch.double), small_graph()
     parameters = dict(conv.named_parameters())
@@ -267,13 +295,11 @@ def test_extreme_noise_is_finite(noise: float, backend: str) -> None:
 @pytest.mark.parametrize("value", [-0.1, float("nan"), float("inf"), "0.1", None])
 @pytest.mark.parametrize("later", [False, True])
 def test_bad_noise(value: Any, later: bool) -> None:
-    def build_or_set() -> Callable[..., Any]:
-        conv = GOATConv(2, 2, order_noise=0.1 if later else value)
-        conv.order_noise = value
-        return conv
-
+    conv = GOATConv(2, 2, order_noise=0.1)
+    give = partial(setattr, conv, "order_noise") if later else lambda noise: GOATConv(2, 2, order_noise=noise)
     with pytest.raises(ValueError, match=rf"order_noise must be a finite number of at least 0, got {value!r}\."):
-        build_or_set()(torch.randn(3, 2), torch.tensor([[0], [1]]))
+        give(value)
+    assert conv.order_noise == 0.1
 
 
 def test_the_paper_has_no_such_option() -> None:

@@ -52,13 +52,18 @@ def test_tasks_run_side_by_side() -> None:
 
 
 @pytest.mark.usefixtures("three_threads")
-def test_the_error_of_a_task_is_raised() -> None:
+def test_the_error_of_a_task_ends_the_others() -> None:
+    begun: list[int] = []
+
     def fail(begin: int, _: int) -> None:
+        begun.append(begin)
         if begin == 30:
             raise ValueError(f"task {begin} failed")
+        time.sleep(0.001)
 
     with pytest.raises(ValueError, match="task 30 failed"):
-        threads.run_all(fail, 50, MANY)
+        threads.run_all(fail, 1000, MANY)
+    assert len(begun) < 1000
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")

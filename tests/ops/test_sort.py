@@ -1,3 +1,5 @@
+import math
+
 import pytest
 import torch
 from hypothesis import given
@@ -7,7 +9,7 @@ from torch import Tensor
 from tests.graphs import graphs, neighborhoods
 from torch_goat.ops.sort import sort_tokens
 
-SCORES = [-2.5, -1.0, -0.0, 0.0, 1e-30, 1.0, 3.0]
+SCORES = [-math.inf, -2.5, -1.0, -0.0, 0.0, 1e-30, 1.0, 3.0, math.inf]
 
 
 def by_the_book(score: Tensor, x: Tensor, source: Tensor, target: Tensor) -> list[list[int]]:
@@ -28,7 +30,7 @@ def test_order_is_that_of_the_paper(dtype: torch.dtype, graph, data) -> None:
     num_tokens = hood.source.numel()
     # Few values, so that scores tie and rows of x agree in their first elements.
     score = data.draw(st.lists(st.sampled_from(SCORES), min_size=2 * num_tokens, max_size=2 * num_tokens))
-    score = torch.tensor(score, dtype=dtype).view(2, num_tokens)
+    score = torch.tensor(score, dtype=dtype, requires_grad=True).view(2, num_tokens)
     x = data.draw(st.lists(st.integers(0, 1), min_size=3 * num_nodes, max_size=3 * num_nodes))
     x = torch.tensor(x, dtype=dtype).view(num_nodes, 3)
     token, source = sort_tokens(score, x, hood.source, hood.target, num_nodes)

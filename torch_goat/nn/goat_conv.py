@@ -181,7 +181,7 @@ class GOATConv(MessagePassing):
         self.negative_slope = check_number("negative_slope", negative_slope)
         self.dropout = check_fraction("dropout", dropout)
         self.state_dropout = check_fraction("state_dropout", state_dropout)
-        self.order_noise = check_number("order_noise", order_noise, least=0)
+        self.order_noise = order_noise
         self.add_self_loops = add_self_loops and not self._bipartite  # nodes of different sets are never the same
         self.max_neighbors, self.neighbor_selection = max_neighbors, neighbor_selection
         self.edge_dim, self.fill_value = edge_dim, fill_value
@@ -202,6 +202,18 @@ class GOATConv(MessagePassing):
         self.res = _linear(target_channels, width) if residual else None
         self.bias = Parameter(torch.empty(width)) if bias else None
         self.reset_parameters()
+
+    @property
+    def order_noise(self) -> float:
+        """The noise of the order that is drawn in training; see the class. It can be set at any time."""
+        return float(self._noise)
+
+    @order_noise.setter
+    def order_noise(self, value: float) -> None:
+        noise = check_number("order_noise", value, least=0)
+        self._compares = noise > 0
+        # A tensor, so that compiled code reads a new value without being compiled again.
+        self._noise = torch.tensor(noise, dtype=torch.double, device="cpu")
 
     @classmethod
     def paper(cls, in_channels: int | tuple[int, int], out_channels: int, heads: int = 1, **options: Any) -> "GOATConv":
@@ -263,7 +275,6 @@ class GOATConv(MessagePassing):
             ``out``, or ``(out, (edge_index, alpha))``, ``(out, ordering)``, ``(out, (edge_index, alpha), ordering)``.
         """
         inputs.check_given_order(ordering, order_by)
-        noise = check_number("order_noise", self.order_noise, least=0)
         inputs.check_exporter()
         size = size or inputs.numbers_of_nodes(x, edge_index)
         dtype = self.lin_src.weight.dtype
@@ -316,9 +327,9 @@ class GOATConv(MessagePassing):
                 z_src = self.norm(z_src.flatten(1).to(self.norm.weight.dtype)).view_as(z_src)
             z_src = drop(z_src, self.state_dropout, self.training).to(x_src.dtype)
         out = self.rnn(z_src, places, weight)  # Eq. 3, [T, K, C]
-        if noise > 0 and self.training and torch.is_grad_enabled() and not given:
+        if self._compares and self.training and score.requires_grad and not given:
             with torch.no_grad():  # the same neighbours in another order
-                place, gradient = draw_order(kernel, score, read, noise)
+                place, gradient = draw_order(kernel, score, read, self._noise)
                 drawn = Places(source.gather(1, place), read), weight.gather(1, place)
                 del place  # [K, E], as large as the sources
                 other = self.rnn(z_src, *drawn)

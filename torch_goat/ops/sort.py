@@ -28,7 +28,7 @@ def sort_tokens(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_ta
 
 
 def _sorted(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
-    score = score.contiguous()
+    score = score.detach().contiguous()
     if score.numel() == 0:
         return torch.zeros_like(score, dtype=torch.long), torch.zeros_like(score, dtype=torch.long)
     if score.device.type == "cpu" and score.dtype == torch.float32 and _has("numba") and not transforming():
@@ -89,7 +89,8 @@ def _sort_float32(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tens
 def _sort(score: Tensor, target: Tensor, num_targets: int) -> tuple[Tensor, Tensor]:
     by_score = score.argsort(dim=-1, descending=True, stable=True)  # [K, E]
     token = by_score.gather(1, target[by_score].argsort(dim=-1, stable=True))
-    return token, (score.gather(1, token).diff(dim=1) == 0) & (target.diff() == 0)
+    score = score.gather(1, token)
+    return token, (score[:, 1:] == score[:, :-1]) & (target.diff() == 0)
 
 
 def _resolve_ties(token: Tensor, ordered: Tensor, tied: Tensor, x: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-_PLACES_PER_THREAD = 20_000  # about a millisecond of work; fewer are not worth a thread
+_LEAST_PLACES = 20_000  # about a millisecond of work; with fewer, threads do not pay off
 _UNITS_PER_THREAD = 100_000
 _PROCESS = os.getpid()  # at import: the threads of OpenMP do not survive a fork
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -19,8 +19,7 @@ _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 def run_all(run: Callable[[int, int], None], tasks: int, places: int) -> None:
     """Runs tasks 0 to ``tasks``, which read so many places in all, one task at a time."""
-    workers = min(torch.get_num_threads(), tasks)
-    if workers <= 1 or places < _PLACES_PER_THREAD:
+    if min(torch.get_num_threads(), tasks) <= 1 or places < _LEAST_PLACES:
         run(0, tasks)
     else:
         _share(run, range(tasks + 1))
@@ -28,21 +27,26 @@ def run_all(run: Callable[[int, int], None], tasks: int, places: int) -> None:
 
 def run_parts(run: Callable[[int, int], None], rows: int, width: int) -> None:
     """Runs rows 0 to ``rows``, each of so many units and independent of the others, a part on every thread."""
-    workers = min(torch.get_num_threads(), rows * width // _UNITS_PER_THREAD)
-    if workers <= 1:
+    parts = min(torch.get_num_threads(), rows * width // _UNITS_PER_THREAD)
+    if parts <= 1:
         run(0, rows)
     else:
-        _share(run, [rows * part // workers for part in range(workers + 1)])
+        _share(run, [rows * part // parts for part in range(parts + 1)])
 
 
 def _share(run: Callable[[int, int], None], bounds: Sequence[int]) -> None:
-    """Runs the parts between ``bounds`` on all threads; a thread that is done takes the next one."""
+    """Runs the parts between ``bounds``; a thread that is done takes the next one, unless a part has failed.
+
+    All threads take part, even if there are fewer parts: OpenMP would end the others, and start them again.
+    """
     parts = iter(pairwise(bounds))  # Python's lock makes taking the next one atomic
     failed: list[BaseException] = []
 
     def work(_: Any = None) -> None:
         try:
             for begin, end in parts:
+                if failed:
+                    break
                 run(begin, end)
         except BaseException as error:  # raised by the caller's thread, below
             failed.append(error)

@@ -24,21 +24,22 @@ from torch_goat.ops.segments import Segments
 from torch_goat.ops.sort import sort_segments
 
 
-def draw_order(kernel: str, score: Tensor, segments: Segments, noise: float) -> tuple[Tensor, Tensor]:
+def draw_order(kernel: str, score: Tensor, segments: Segments, noise: float | Tensor) -> tuple[Tensor, Tensor]:
     """Draws an order of each segment from PyTorch's generator, more likely the closer it is to decreasing scores.
 
     Args:
         kernel: The kernel of the RNN that reads the same places: ``"triton"``, ``"cpu"``, or any other for PyTorch.
         score: The scores at all places ``[K, E]``, float32 or float64.
         segments: The segments of places.
-        noise: The noise, positive.
+        noise: The noise, positive. In compiled code, a tensor without dimensions on the CPU can change between calls.
 
     Returns:
         The places in the drawn order, and the gradient of its log-probability with respect to the scores ``[K, E]``.
     """
+    score = score.detach()
     if torch.compiler.is_compiling():
-        return _operator(score, segments.ptr, kernel, noise)
-    return _draw(kernel, score, segments, noise)
+        return _operator(score, segments.ptr, kernel, torch.as_tensor(noise, dtype=torch.double))
+    return _draw(kernel, score, segments, float(noise))
 
 
 def _draw(kernel: str, score: Tensor, segments: Segments, noise: float) -> tuple[Tensor, Tensor]:
@@ -67,12 +68,12 @@ def _backend(kernel: str) -> Any:
 
 # For torch.compile and torch.export, drawing is an opaque operator.
 @torch.library.custom_op("torch_goat::draw_order", mutates_args=())
-def _operator(score: Tensor, ptr: Tensor, kernel: str, noise: float) -> tuple[Tensor, Tensor]:
-    return _draw(kernel, score, Segments(ptr, score.size(1)), noise)
+def _operator(score: Tensor, ptr: Tensor, kernel: str, noise: Tensor) -> tuple[Tensor, Tensor]:
+    return _draw(kernel, score, Segments(ptr, score.size(1)), float(noise))
 
 
 @_operator.register_fake
-def _(score: Tensor, ptr: Tensor, kernel: str, noise: float) -> tuple[Tensor, Tensor]:
+def _(score: Tensor, ptr: Tensor, kernel: str, noise: Tensor) -> tuple[Tensor, Tensor]:
     return torch.empty_like(score, dtype=torch.long), torch.empty_like(score)
 
 

@@ -55,8 +55,9 @@ class _RaggedRNN(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         run = partial(_backward, ctx.kind, ctx.backend, ctx.places)
-        found = differentiable_once("the ragged RNN", run, grad, *ctx.saved_tensors)
-        return None, None, None, None, *_all_gradients(ctx, found)
+        tensors = ctx.saved_tensors  # read once: activation checkpoints recompute them, and offloading copies them
+        found = differentiable_once("the ragged RNN", run, grad, *tensors)
+        return None, None, None, None, *_all_gradients(found, tensors[2])
 
 
 def _backward(kind: str, backend: str, places: Places, grad: Tensor, *tensors: Any) -> Gradients:
@@ -65,11 +66,11 @@ def _backward(kind: str, backend: str, places: Places, grad: Tensor, *tensors: A
     return KERNELS[backend].backward(kind, grad.contiguous(), inputs, saved)
 
 
-def _all_gradients(ctx: Any, found: Any) -> tuple[Tensor | None, ...]:
+def _all_gradients(found: Any, weight: Tensor | None) -> tuple[Tensor | None, ...]:
     """The gradients of ``projected, source, weight, ptr, weight_hh, bias_ih, bias_hh``."""
     grads = Gradients(*found)
-    weight = None if ctx.saved_tensors[2] is None else grads.weight
-    return grads.projected, None, weight, None, grads.weight_hh, grads.bias_ih, grads.bias_hh
+    of_weight = None if weight is None else grads.weight
+    return grads.projected, None, of_weight, None, grads.weight_hh, grads.bias_ih, grads.bias_hh
 
 
 # The same as an operator: an opaque call with a schema, shapes for tracing, and another operator as its backward.
@@ -125,9 +126,9 @@ def _set_up(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
 
 
 def _flow_back(ctx: Any, grad: Tensor, _: Any) -> tuple[Tensor | None, ...]:
-    tensors, saved = ctx.saved_tensors[:7], list(ctx.saved_tensors[7:])
-    found = ragged_rnn_backward(grad.contiguous(), *tensors, saved, ctx.kind, ctx.backend)
-    return *_all_gradients(ctx, found), None, None, None
+    tensors = ctx.saved_tensors
+    found = ragged_rnn_backward(grad.contiguous(), *tensors[:7], list(tensors[7:]), ctx.kind, ctx.backend)
+    return *_all_gradients(found, tensors[2]), None, None, None
 
 
 torch.library.register_autograd("torch_goat::ragged_rnn", _flow_back, setup_context=_set_up)
