@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from tests.compare import assert_close, with_gradients
 from tests.graphs import small_graph
 from torch_goat.data import neighbor_loader
-from torch_goat.nn import GOAT, GOATConv, Neighborhoods
+from torch_goat.nn import GOAT, GOATConv, Neighborhoods, inputs
 
 STAR = torch.tensor([[1, 2, 3, 4, 0], [0, 0, 0, 0, 0]])  # four neighbours of node 0, and a self loop, which is replaced
 
@@ -124,9 +124,17 @@ def test_networks_and_mini_batches_pass_it_on() -> None:
         (torch.zeros(5, dtype=torch.cfloat), TypeError, "got torch.complex64"),
     ],
 )
-def test_bad_keys(keys: Any, error: type[Exception], message: str) -> None:
+def test_bad_keys(keys: Any, error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inputs, "layout", lambda *_: pytest.fail("the edges are sorted before the keys are checked"))
     with pytest.raises(error, match=message):
         GOATConv(2, 2)(torch.randn(5, 2), STAR, order_by=keys)
+
+
+def test_invalid_edges_are_reported_as_such() -> None:
+    with pytest.raises(TypeError, match="edge_index must be a tensor"):
+        GOATConv(2, 2)(torch.randn(5, 2), STAR.tolist(), order_by=torch.zeros(5))
+    with pytest.raises(ValueError, match=r"edge_index must have shape \[2, E\]"):
+        GOATConv(2, 2)(torch.randn(5, 2), STAR[0], order_by=torch.zeros(5))
 
 
 def test_what_it_cannot_be_combined_with() -> None:

@@ -274,7 +274,7 @@ class GOATConv(MessagePassing):
         Returns:
             ``out``, or ``(out, (edge_index, alpha))``, ``(out, ordering)``, ``(out, (edge_index, alpha), ordering)``.
         """
-        inputs.check_given_order(ordering, order_by)
+        inputs.check_given_order(ordering, order_by, edge_index, self.checks)
         inputs.check_exporter()
         size = size or inputs.numbers_of_nodes(x, edge_index)
         dtype = self.lin_src.weight.dtype
@@ -286,7 +286,7 @@ class GOATConv(MessagePassing):
         hood, edge_attr = inputs.layout(
             edge_index, edge_attr, self.edge_dim, sizes, self.add_self_loops, self.flow, self.checks
         )
-        rank = None if order_by is None else inputs.key_ranks(order_by, edge_index, hood, self.checks)  # [E], by token
+        rank = None if order_by is None else inputs.key_ranks(order_by, hood)  # [E], by token
         if self.max_neighbors is not None and self.neighbor_selection == "random":
             if ordering is not None:
                 raise ValueError(

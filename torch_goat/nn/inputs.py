@@ -119,29 +119,38 @@ def check_numbering(n_id: Tensor | None, num_sources: int, in_channels: int | tu
         )
 
 
-def check_given_order(ordering: object, order_by: object) -> None:
-    """Raises an error for an ordering of another type, or if the order is given twice."""
+def check_given_order(
+    ordering: object, order_by: Tensor | None, edge_index: Tensor | Neighborhoods, checks: bool | None
+) -> None:
+    """Raises an error for an ordering of another type, for keys that cannot order the edges, or if both are given."""
     if ordering is not None and not isinstance(ordering, Ordering):
         raise TypeError(f"ordering must be an Ordering, got {type(ordering).__name__}.")
-    if ordering is not None and order_by is not None:
+    if order_by is None:
+        return
+    if ordering is not None:
         raise ValueError("ordering= and order_by= both give the order; pass one of them.")
+    if isinstance(edge_index, Tensor) and is_torch_sparse_tensor(edge_index):
+        raise ValueError("order_by needs edge_index as [2, E]: a sparse matrix has no order of edges as given.")
+    if not isinstance(order_by, Tensor) or order_by.is_complex():
+        found = getattr(order_by, "dtype", type(order_by).__name__)
+        raise TypeError(f"order_by must be a tensor of real numbers, got {found}.")
+    if isinstance(edge_index, Neighborhoods):
+        num_edges = edge_index.num_given
+    elif isinstance(edge_index, Tensor) and edge_index.dim() == 2:
+        num_edges = edge_index.size(1)
+    else:
+        return  # an error of its own
+    if order_by.shape != (num_edges,):
+        raise ValueError(f"order_by must have one number per edge, [{num_edges}], got shape {list(order_by.shape)}.")
+    if order_by.is_floating_point() and checks_enabled(checks) and bool(order_by.isnan().any()):
+        raise ValueError(f"order_by is NaN at edge {int(order_by.isnan().nonzero()[0])}; NaN has no place in an order.")
 
 
-def key_ranks(keys: Tensor, edge_index: Tensor | Neighborhoods, hood: Neighborhoods, checks: bool | None) -> Tensor:
+def key_ranks(keys: Tensor, hood: Neighborhoods) -> Tensor:
     """The rank of each token's key among the distinct keys ``[E]``, from small to large, self loops last.
 
     Keys are numbers of the edges as given; they are compared in their own dtype, exactly.
     """
-    if isinstance(edge_index, Tensor) and is_torch_sparse_tensor(edge_index):
-        raise ValueError("order_by needs edge_index as [2, E]: a sparse matrix has no order of edges as given.")
-    if not isinstance(keys, Tensor) or keys.is_complex():
-        raise TypeError(
-            f"order_by must be a tensor of real numbers, got {getattr(keys, 'dtype', type(keys).__name__)}."
-        )
-    if keys.shape != (hood.num_given,):
-        raise ValueError(f"order_by must have one number per edge, [{hood.num_given}], got shape {list(keys.shape)}.")
-    if keys.is_floating_point() and checks_enabled(checks) and bool(keys.isnan().any()):
-        raise ValueError(f"order_by is NaN at edge {int(keys.isnan().nonzero()[0])}; NaN has no place in an order.")
     value, order = keys.detach().sort()
     rank = torch.empty_like(order).scatter_(0, order, pad(value[1:] != value[:-1], (1, 0)).cumsum(0))
     return hood.edge_features(rank.view(-1, 1), hood.num_given)[hood.edge, 0]
