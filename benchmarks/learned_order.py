@@ -12,7 +12,9 @@ One GOAT layer (16 heads of width 8, no self loops) and a small MLP, on one grap
 
 Accuracies are those of test nodes at the best validation epoch. tau is Kendall's, of the key's order and that of a
 head: the best one, or the one that was chosen. Writes ``learned_order.json`` and ``learned_order.md`` into ``--out``;
-results that are there already are kept.
+results that are there already are kept. With ``--figure``, it only draws these results:
+
+    python benchmarks/learned_order.py --out benchmarks/results/2026-11-18-h200 --figure docs/images/learned-order.png
 """
 
 import argparse
@@ -189,6 +191,39 @@ def markdown(results: list[dict[str, Any]], about: dict[str, str | int]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def shares(results: list[dict[str, Any]], task: str, row: str) -> list[float]:
+    """The accuracies of a row's runs, relative to the mean accuracy with the order given."""
+    of_task = [one for one in results if one["task"] == task]
+    given = mean(one["accuracy"] for one in of_task if one["row"] == "order given")
+    return [one["accuracy"] / given for one in of_task if one["row"] == row]
+
+
+def figure(path: Path, results: list[dict[str, Any]]) -> None:
+    """Draws the accuracy of every run relative to the order given, and the tau of its best or chosen head."""
+    from matplotlib.figure import Figure
+
+    tasks = [*dict.fromkeys(one["task"] for one in results)][::-1]
+    drawing = Figure(figsize=(9, 3.2), layout="constrained")
+    left, right = drawing.subplots(1, 2, sharey=True)
+    for number, (row, color) in enumerate({"order_noise": "tab:orange", "two stages": "tab:blue"}.items()):
+        label = {"order_noise": "one training", "two stages": "two stages"}[row]
+        for place, task in enumerate(tasks):
+            height = place + 0.15 - 0.3 * number
+            found = shares(results, task, row)
+            tau = [one["tau"] for one in results if (one["task"], one["row"]) == (task, row)]
+            for panel, values in ((left, found), (right, tau)):
+                heights = [height] * len(values)
+                panel.plot(values, heights, "o", color=color, alpha=0.5, label=None if place else label)
+    left.axvline(1, color="black", linewidth=0.8)
+    left.set_yticks(range(len(tasks)), tasks)
+    left.set_xlabel("test accuracy, relative to the order given")
+    right.set_xlabel("Kendall's tau of the head's order with the key")
+    left.legend(loc="upper left", fontsize=8)
+    for panel in (left, right):
+        panel.grid(axis="x", linewidth=0.3)
+    drawing.savefig(path, dpi=110, metadata={"Software": None})
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", default="alternations-8000,alternations-20000,median-20000,run-20000")
@@ -197,11 +232,15 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=1, help="trainings side by side")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--out", type=Path, default=Path("build/bench"), help="where the results are written")
+    parser.add_argument("--figure", type=Path, help="where to draw the results that are there")
     arguments = parser.parse_args()
     rows, tasks = arguments.rows.split(","), arguments.tasks.split(",")
     arguments.out.mkdir(parents=True, exist_ok=True)
     path = arguments.out / "learned_order.json"
     results = json.loads(path.read_text())["results"] if path.exists() else []
+    if arguments.figure is not None:
+        figure(arguments.figure, results)
+        return
     there = {(one["task"], one["seed"], one["row"]) for one in results}
     names = [(task, seed, row) for seed in range(arguments.seeds) for row in rows for task in tasks]
     jobs = [(*name, arguments.device) for name in names if name not in there]
