@@ -120,17 +120,18 @@ def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
 def test_the_defaults_are_the_first_trial_and_all_models_have_the_same_budget(goat: Goat, tmp_path: Path) -> None:
     write(tmp_path)
     own = ["nodes.csv", "edges.csv", "--target", "label", "--set", "epochs=2", "--device", "cpu"]
-    ended = goat("tune", *own, "--model", "all", "--trials", "2", "--out", "search")
-    networks = [name for name in MODELS if not KINDS[name].fitted]
-    assert sorted(path.name for path in Path("search").iterdir()) == sorted(networks)
+    ended = goat("tune", *own, "--model", "all", "--trials", "2", "--space", "rounds=20,300", "--out", "search")
+    searched = set(MODELS) - {"constant"}
+    assert {path.name for path in Path("search").iterdir()} == searched
     best = {}
-    for name in networks:
+    for name in searched:
         lines = list(csv.DictReader(Path(f"search/{name}/trials.csv").read_text().splitlines()))
         assert [line["trial"] for line in lines] == ["0", "1"]
         first = settings.read(Experiment, Path(f"search/{name}/trials/0/0/config.toml"))
         start = own_starting_point("classification", name)
         assert (first.model.kinds, replace(first.model, last="")) == (start.model.kinds, start.model)
         assert replace(first.training, epochs=500) == start.training
+        assert ("rounds" in lines[0], "learning_rate" in lines[0]) == (name == "trees", not KINDS[name].fitted)
         best[name] = max(float(line["val_accuracy"]) for line in lines)
         share = f"{100 * float(lines[0]['val_accuracy']):.2f} %"
         assert f"The defaults are trial 0 with validation accuracy {share}" in ended.out
@@ -139,3 +140,26 @@ def test_the_defaults_are_the_first_trial_and_all_models_have_the_same_budget(go
     assert "default" in ended.out
     outside = goat("tune", *own, "--model", "gcn", "--trials", "1", "--space", "dropout=0.1,0.9", "--out", "other").out
     assert "The defaults are not a trial" in outside
+
+
+@pytest.mark.usefixtures("quick_processes")
+@pytest.mark.parametrize("model", ["linear", "trees"])
+def test_a_fitted_model_is_searched_and_its_recipe_trains(goat: Goat, tmp_path: Path, model: str) -> None:
+    write(tmp_path)
+    own = ["nodes.csv", "edges.csv", "--target", "age", "--task", "regression", "--device", "cpu"]
+    ended = goat("tune", *own, "--model", model, "--trials", "20", "--indices", "0,1", "--out", "search")
+    best = settings.read(Experiment, Path("search/best.toml"))
+    assert best.model.name == model
+    lines = list(csv.DictReader(Path("search/trials.csv").read_text().splitlines()))
+    assert len(lines) == (15 if model == "linear" else 20)
+    assert ("These are all settings of its space." in ended.out) == (model == "linear")
+    assert {line["state"] for line in lines} == {"complete"}
+
+    def mse(folder: str) -> float:
+        return Result.from_json(Path(folder, "result.json").read_text()).metrics["val"]["mse"]
+
+    both = [[mse(f"search/trials/{number}/{index}") for index in (0, 1)] for number in range(len(lines))]
+    assert [float(line["val_mse"]) for line in lines] == pytest.approx([sum(pair) / 2 for pair in both])
+    goat("train", "--config", "search/best.toml", "--out", "run", "--device", "cpu")
+    assert mse("run") == min(both, key=sum)[0]
+    goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")

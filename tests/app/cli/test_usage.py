@@ -107,7 +107,12 @@ WRONG = [
     ("train arrays --index 1", "--index does not apply to a folder of arrays"),
     # goat tune
     (f"tune {OWN} --model all --grid", "--grid cannot be combined with --model all"),
-    (f"tune {OWN} --model trees", "the model 'trees' chooses its settings by itself"),
+    (f"tune {OWN} --model constant", "the model 'constant' has no settings to search; train it with goat train"),
+    (f"tune {OWN} --model trees --prune", "the model 'trees' has no epochs after which a trial could be stopped"),
+    (f"tune {OWN} --model trees --grid", "the paper has no grid for the model 'trees'; leave out --grid"),
+    (f"tune {OWN} --model trees --space learning_rate=0.1,0.2", "learning_rate has no effect on the model 'trees'"),
+    (f"tune {OWN} --model all --space scalers=identity,linear", "scalers has no effect on any of these models"),
+    (f"tune {OWN} --model all --space max_leafs=4,8", "did you mean 'max_leaves'?"),
     ("tune top2 --model all", "--model all searches the models that are compared on your own graph"),
     ("tune betweenes-100", "did you mean 'betweenness-100'?"),
     (f"tune {GCN} --directed", "--directed applies to your own graph; name its files first."),

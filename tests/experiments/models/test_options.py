@@ -38,6 +38,14 @@ from torch_goat.nn.ragged_rnn import RaggedRNN
         ({"order_noise": -0.1}, "order_noise must be a number of at least 0, got -0.1"),
         ({"order_noise": float("nan")}, "order_noise must be a number of at least 0, got nan"),
         ({"order_noise": 0.2, "given_order": True}, "order_noise=0.2 is for an order that is learned"),
+        ({"name": "linear", "penalties": (1.0, 0.0)}, "penalties must be positive numbers, got [1.0, 0.0]"),
+        ({"name": "linear", "penalties": ()}, "penalties is empty"),
+        ({"name": "trees", "rounds": 0}, "rounds must be at least 1, got 0"),
+        ({"name": "trees", "shrinkage": 0.0}, "shrinkage must be above 0 and at most 1, got 0.0"),
+        ({"name": "trees", "shrinkage": float("nan")}, "shrinkage must be above 0 and at most 1, got nan"),
+        ({"name": "trees", "max_leaves": 1}, "max_leaves must be at least 2, got 1"),
+        ({"name": "trees", "min_leaf_nodes": 0}, "min_leaf_nodes must be at least 1, got 0"),
+        ({"name": "trees", "leaf_l2": -1.0}, "leaf_l2 must be a number of at least 0, got -1.0"),
         ({"output_channels": 4}, "output_channels=4 needs last_channels of at least 1"),
         ({"name": "gat", "last_heads": 2}, "last_heads=2 needs last_channels of at least 1"),
         ({"num_layers": 1, "last_heads": 3}, "last_heads=3 must divide the width of the last layer, 8"),
@@ -54,6 +62,10 @@ from torch_goat.nn.ragged_rnn import RaggedRNN
         ({"name": "sage-lstm", "permutations": 3}, "permutations=3 is read by no layer"),
         ({"name": "gat", "scalers": ("linear",)}, "scalers=('linear',) is read by no layer"),
         ({"name": "gcn", "num_layers": 1, "hidden_channels": 4}, "hidden_channels=4 is read by no layer"),
+        ({"name": "goat", "penalties": (1.0,)}, "penalties=(1.0,) is read by no layer"),
+        ({"name": "trees", "penalties": (1.0,)}, "penalties=(1.0,) is read by no layer"),
+        ({"name": "linear", "rounds": 20}, "rounds=20 is read by no layer"),
+        ({"name": "constant", "dropout": 0.1}, "dropout=0.1 is read by no layer"),
         ({"name": "gcn", "num_layers": 1, "norm": "batch"}, "norm='batch' is read by no layer"),
     ],
 )
@@ -90,7 +102,7 @@ def test_kinds_of_the_layers(values: dict[str, Any], kinds: tuple[str, ...], lin
 
 
 def test_every_option_is_read_by_some_model() -> None:
-    read = frozenset().union(*(ModelOptions(name=name).reads() for name in MODELS))
+    read = frozenset().union(*(ModelOptions(name=name).reads() for name in KINDS))
     assert read == {field.name for field in dataclasses.fields(ModelOptions)}
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tests.experiments.search.cases import small_search
 from torch_goat.data.datasets import DATASETS
+from torch_goat.data.tables.options import Task
 from torch_goat.experiments import TrainingOptions
 from torch_goat.experiments.models import MODELS, ModelOptions, Network, degree_histogram
 from torch_goat.experiments.search import (
@@ -53,6 +54,11 @@ def test_other_settings_have_another_name() -> None:
 def test_an_impossible_search_is_refused(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(SettingsError, match=text):
         replace(small_search(), **changes)
+
+
+def test_fitted_models_have_no_epochs_to_stop_after() -> None:
+    with pytest.raises(SettingsError, match="the model 'trees' has no epochs after which a trial could be stopped"):
+        small_search({"max_leaves": (4, 8)}, model=ModelOptions("trees"), prune=True)
 
 
 def test_errors_are_minimised_and_scores_maximised() -> None:
@@ -120,6 +126,44 @@ def test_goat_is_searched_with_its_own_options_that_are_not_fixed() -> None:
     assert not {"heads", "rnn", "attention", "last"} & set(search_space(starting_point("cora", "gcn")))
     fixed = checked({"heads": (1, 2), "dropout": (0.1, 0.2)}, starting_point("cora", "goat"), ["model.heads"])
     assert fixed == {"dropout": (0.1, 0.2)}
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("model", ["linear", "trees"])
+def test_a_search_of_a_fitted_model_begins_with_its_defaults_and_changes_only_what_it_reads(
+    model: str, task: Task
+) -> None:
+    start = own_starting_point(task, model)
+    space = checked(search_space(start), start, [])
+    assert set(space) <= start.model.reads()
+    for key, values in space.items():
+        for value in values:
+            there = at(start, {key: value})
+            assert (getattr(there.model, key), there.training) == (value, start.training)
+    search = Search(replace(start, dataset="top2"), space, defaults_first=True)
+    assert at(start, default_point(search) or {}) == start
+
+
+def test_a_model_without_options_has_an_empty_space_and_the_paper_no_grid_for_fitted_ones() -> None:
+    assert search_space(own_starting_point("classification", "constant")) == {}
+    with pytest.raises(SettingsError, match="the paper has no grid for the model 'trees'; leave out --grid"):
+        paper_grid("trees", "classification")
+
+
+@pytest.mark.parametrize(
+    ("key", "values", "text"),
+    [
+        ("learning_rate", (0.1, 0.2), "learning_rate has no effect on the model 'trees'; leave it out"),
+        ("dropout", (0.1, 0.2), "dropout=0.1 is read by no layer"),
+        ("penalties", ((1.0,), (2.0,)), "penalties=.* is read by no layer"),
+        ("shrinkag", (0.1, 0.2), "did you mean 'shrinkage'"),
+    ],
+)
+def test_a_key_that_trees_do_not_read_is_not_searched(key: str, values: tuple[Any, ...], text: str) -> None:
+    start = own_starting_point("classification", "trees")
+    with pytest.raises(SettingsError, match=text):
+        checked({"max_leaves": (4, 8), key: values}, start, [])
+    assert checked({"class_weights": (False, True)}, start, [])  # which both fits and networks read
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,14 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from torch_geometric.data import Data
 
 from torch_goat.data import datasets
-from torch_goat.experiments import Experiment, ModelOptions, Run, TrainingOptions, train
+from torch_goat.experiments import Experiment, Interrupted, ModelOptions, Run, TrainingOptions, train
 from torch_goat.experiments.models import Network
 from torch_goat.experiments.models.fitted import Trees
 from torch_goat.experiments.training import features
 from torch_goat.experiments.training import train as run_module
-from torch_goat.experiments.training.features import PENALTIES, tree_arrays
+from torch_goat.experiments.training.features import tree_arrays
+
+PENALTIES = (100.0, 10.0, 1.0, 0.1, 0.01)  # that runs of earlier versions chose from
 
 
 def graph(classes: int, unseen: bool = False) -> Data:
@@ -36,12 +38,15 @@ def graph(classes: int, unseen: bool = False) -> Data:
     return data
 
 
-def fitted(folder: Path, monkeypatch: pytest.MonkeyPatch, data: Data, model: str, **training: object) -> Run:
+def fitted(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, data: Data, model: str | ModelOptions, **training: object
+) -> Run:
     monkeypatch.setattr(datasets, "load", lambda *args, **more: data)
     known = datasets.DATASETS["top2" if data.y.dtype == torch.long else "betweenness-100"]
     run_module._load.cache_clear()
     options = TrainingOptions(**training)  # type: ignore[arg-type]
-    train(Experiment(known.name, model=ModelOptions(name=model), training=options), folder, device="cpu")
+    model = ModelOptions(name=model) if isinstance(model, str) else model
+    train(Experiment(known.name, model=model, training=options), folder, device="cpu")
     run_module._load.cache_clear()
     return Run(folder)
 
@@ -133,9 +138,80 @@ def test_arrays_that_are_no_trees_are_refused(tmp_path: Path, monkeypatch: pytes
         network_of(run, data)
 
 
-def test_fitted_models_have_no_options_and_need_scikit_learn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("classes", [2, 4, 0])
+def test_trees_are_scikit_learns_with_the_same_options_and_the_best_number_of_rounds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int
+) -> None:
+    data = graph(classes)
+    options = ModelOptions("trees", rounds=25, shrinkage=0.2, max_leaves=4, min_leaf_nodes=7, leaf_l2=3.0)
+    run = fitted(tmp_path / "run", monkeypatch, data, options)
+    assert run.experiment.model == options
+    x, y = data.x.numpy().astype(float), data.y.numpy()
+    train_nodes, val = data.train_mask.numpy(), data.val_mask.numpy()
+    same = {"learning_rate": 0.2, "max_leaf_nodes": 4, "min_samples_leaf": 7, "l2_regularization": 3.0}
+    kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
+    models = [kind(max_iter=rounds, early_stopping=False, **same) for rounds in (10, 20, 25)]
+    for model in models:
+        model.fit(x[train_nodes], y[train_nodes])
+
+    def value(model: HistGradientBoostingClassifier | HistGradientBoostingRegressor) -> float:
+        guess = model.predict(x[val])
+        return np.mean(guess == y[val]) if classes else -np.mean((guess - y[val]) ** 2)
+
+    best = max(models, key=value)
+    out = network_of(run, data)(data.x, data.edge_index).detach()
+    if classes:
+        assert np.allclose(out.softmax(-1), best.predict_proba(x), atol=1e-5)
+    else:
+        assert np.allclose(out[:, 0], best.predict(x), atol=1e-4)
+
+
+@pytest.mark.parametrize("classes", [2, 0])
+def test_the_only_penalty_is_that_of_scikit_learn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int
+) -> None:
+    data = graph(classes)
+    run = fitted(tmp_path / "run", monkeypatch, data, ModelOptions("linear", penalties=(20.0,)))
+    x, y = data.x.numpy().astype(float), data.y.numpy()
+    model = LogisticRegression(C=0.05, max_iter=500) if classes else Ridge(alpha=200.0)
+    model.fit(x[data.train_mask], y[data.train_mask])
+    out = network_of(run, data)(data.x, data.edge_index).detach()
+    if classes:
+        assert np.allclose(out.softmax(-1), model.predict_proba(x), atol=1e-4)
+    else:
+        assert np.allclose(out[:, 0], model.predict(x), atol=1e-4)
+
+
+def test_the_defaults_are_those_of_earlier_versions() -> None:
+    """Which did not write these keys into their configs: scikit-learn's own, except for the number of rounds."""
+    options, theirs = ModelOptions("trees"), HistGradientBoostingClassifier().get_params()
+    assert options.penalties == PENALTIES
+    assert options.rounds == 300
+    assert (options.shrinkage, options.max_leaves) == (theirs["learning_rate"], theirs["max_leaf_nodes"])
+    assert (options.min_leaf_nodes, options.leaf_l2) == (theirs["min_samples_leaf"], theirs["l2_regularization"])
+
+
+def test_a_stopped_fit_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search stops its trials so, and would otherwise end with a traceback of a process."""
+    data = graph(2)
+    monkeypatch.setattr(run_module, "_load", lambda *args: data)
+
+    def stop(epoch: object) -> None:
+        raise KeyboardInterrupt
+
+    experiment = Experiment("top2", model=ModelOptions("linear"))
+    with pytest.raises(Interrupted, match="the run had already finished"):
+        train(experiment, tmp_path / "run", device="cpu", observer=stop)
+    assert train(experiment, tmp_path / "run", device="cpu") == Run(tmp_path / "run").result
+
+
+def test_fitted_models_read_their_own_options_and_need_scikit_learn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(ValueError, match="hidden_channels=64 is read by no layer"):
         ModelOptions(name="trees", hidden_channels=64)
+    with pytest.raises(ValueError, match="max_leaves=8 is read by no layer"):
+        ModelOptions(name="linear", max_leaves=8)
     with pytest.raises(ValueError, match="last='linear' is unknown"):
         ModelOptions(name="gcn", last="linear")
     monkeypatch.setattr(features, "find_spec", lambda name: None)

@@ -11,9 +11,8 @@ from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.progress import PoolProgress
 from torch_goat.app.cli.start import Start, start
 from torch_goat.experiments import Experiment
-from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.search import Search, paper_grid, parse_space, search_space
-from torch_goat.experiments.search.search import best_first, checked, settings_of, short, size
+from torch_goat.experiments.search.search import best_first, checked, has_effect, settings_of, short, size
 from torch_goat.experiments.training.metrics import DECIDING, OF_TASK, show
 from torch_goat.experiments.verdict import shown
 from torch_goat.settings import SettingsError
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from torch_goat.experiments.search.tune import SearchOutcome
 
 
-ALL = "all"  # as a model: those that are compared on your own graph
+ALL = "all"  # as a model: those that are compared on your own graph and have something to search
 
 
 @options.reads_tables
@@ -39,10 +38,17 @@ def tune(
     edges: options.Edges = "",
     model: Annotated[
         str | None,
-        typer.Option("--model", help="goat (default), gat, ..., or all: each network that goat train compares."),
+        typer.Option(
+            "--model",
+            help="goat (default), gat, trees, ..., or all: every model that goat train compares, with the same number "
+            "of trials for each.",
+        ),
     ] = None,
     trials: Annotated[
-        int, typer.Option(min=1, help="Total number of trials of each model, including earlier ones.")
+        int,
+        typer.Option(
+            min=1, help="Total number of trials of each model, including earlier ones; at most the size of its space."
+        ),
     ] = 100,
     jobs: Annotated[int, typer.Option(min=1, help="Parallel trials; with 1, a search is reproducible.")] = 1,
     storage: Annotated[
@@ -50,7 +56,10 @@ def tune(
     ] = "",
     grid: Annotated[bool, typer.Option("--grid", help="Search the paper's grid, point by point.")] = False,
     prune: Annotated[
-        bool, typer.Option("--prune/--no-prune", help="Stop trials that are worse than the median.")
+        bool,
+        typer.Option(
+            "--prune/--no-prune", help="Stop trials of networks that are worse than the median; others have no epochs."
+        ),
     ] = False,
     assignments: options.Set = None,
     spaces: Annotated[
@@ -85,27 +94,33 @@ def tune(
     begun = start(dataset, edges, given, None if model == ALL else model, split, config, None, asked)
     if grid and config is None:
         begun = begun.with_paper_options()
-    experiments = {begun.experiment.model.name: begun.override(fixed)}
+    chosen = parse_space(spaces or [])
     if model == ALL:
         _check_all(storage, grid, config)
         experiments = _compared(begun, fixed, asked)
+        for key in chosen:
+            if not any(has_effect(one, key) for one in experiments.values()):
+                raise SettingsError(f"{key} has no effect on any of these models; leave it out.")
+    else:
+        experiments = {begun.experiment.model.name: begun.override(fixed)}
     searches = {}
     for name, experiment in experiments.items():
-        if KINDS[name].fitted:
-            raise SettingsError(f"the model {name!r} chooses its settings by itself; train it with goat train.")
         space = paper_grid(name, begun.task) if grid else search_space(experiment)
-        chosen = parse_space(spaces or [])
+        if not space:
+            raise SettingsError(f"the model {name!r} has no settings to search; train it with goat train.")
         if model == ALL:  # a key applies to the models that have it
-            chosen = {key: values for key, values in chosen.items() if key in space}
+            space |= {key: values for key, values in chosen.items() if has_effect(experiment, key)}
+        else:
+            space |= chosen
         splits = range(max(1, begun.graph.num_splits if begun.graph else 1))
         searches[name] = Search(
             experiment,
-            checked(space | chosen, experiment, _keys(fixed, spaces or [])),
+            checked(space, experiment, _keys(fixed, spaces or [])),
             indices=_numbers(indices) if indices else tuple(splits),
             metric=metric or experiment.metric or OF_TASK[begun.task][0],
             method="grid" if grid else "tpe",
             seed=seed,
-            prune=prune,
+            prune=prune and not (model == ALL and experiment.model.fitted),
             defaults_first=not grid,
         )
     try:
@@ -114,11 +129,11 @@ def tune(
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         raise ImportError(f"goat tune needs {missing}; install it with: pip install 'torch-goat[cli]'.") from error
-    outcomes, folders = {}, {}
+    outcomes, folders, first = {}, {}, OF_TASK[begun.task][0]
     for name, search in searches.items():
         folders[name] = Path("runs") / f"tune-{search.name}" if out is None else out / name if model == ALL else out
         total = min(trials, size(search.space))
-        label = f"{shown(name)}, trial {{}}" if model == ALL else "trial {}"
+        label = f"{shown(name, first)}, trial {{}}" if model == ALL else "trial {}"
         with PoolProgress(total, label.format, "trials", search.metric) as progress:
             outcomes[name] = run(
                 search,
@@ -131,12 +146,12 @@ def tune(
                 on_event=progress,
             )
         if model == ALL:
-            say(f"{shown(name)}:")
+            say(f"{shown(name, first)}:")
         _print(search, outcomes[name])
     metric = next(iter(searches.values())).metric
     order = best_first({name: outcome.value for name, outcome in outcomes.items()}, metric)
     if model == ALL:
-        _print_all({name: outcomes[name] for name in order}, folders, metric)
+        _print_all({shown(name, first): (outcomes[name], folders[name]) for name in order}, metric)
     folder = folders[order[0]]
     where = folder / BEST
     command = shlex.join(["goat", "train", "--config", str(where)])
@@ -144,15 +159,15 @@ def tune(
 
 
 def _compared(begun: Start, fixed: list[str], metric: str) -> dict[str, Experiment]:
-    """The networks of a comparison; the other models choose their few settings by themselves."""
+    """The models of a comparison that have something to search."""
     from torch_goat.experiments.own_graph import MODELS, starting_points  # imports PyTorch
 
     if begun.tables is None or begun.graph is None:
         raise SettingsError(
             "--model all searches the models that are compared on your own graph; name its files first."
         )
-    networks = [name for name in MODELS if not KINDS[name].fitted]
-    found = starting_points(begun.tables, begun.graph, networks, fixed, metric)
+    searched = [name for name in MODELS if name != "constant"]
+    found = starting_points(begun.tables, begun.graph, searched, fixed, metric)
     return {name: replace(one, training=replace(one.training, record_orderings=())) for name, one in found.items()}
 
 
@@ -163,12 +178,12 @@ def _check_all(storage: str, grid: bool, config: Path | None) -> None:
             raise SettingsError(f"{option} cannot be combined with --model all; leave one of them out.")
 
 
-def _print_all(outcomes: Mapping[str, "SearchOutcome"], folders: Mapping[str, Path], metric: str) -> None:
+def _print_all(found: Mapping[str, tuple["SearchOutcome", Path]], metric: str) -> None:
     """The models, the best first, before and after the search."""
     rows = []
-    for name, outcome in outcomes.items():
+    for name, (outcome, folder) in found.items():
         default = "-" if outcome.default is None else show(metric, outcome.default)
-        rows.append([shown(name), default, show(metric, outcome.value), str(outcome.finished), str(folders[name])])
+        rows.append([name, default, show(metric, outcome.value), str(outcome.finished), str(folder)])
     console().print(Aligned(["model", f"default {metric}", f"best {metric}", "trials", "folder"], rows))
     say("These are means over the validation nodes, on which the settings were chosen; the best values are optimistic.")
 
@@ -198,6 +213,8 @@ def _print(search: Search, outcome: "SearchOutcome") -> None:
     notes += [f"{outcome.elsewhere} are still running on other machines"] if outcome.elsewhere else []
     value = show(search.metric, outcome.value)
     say(f"{', '.join(notes)}; the best is trial {outcome.number} with validation {search.metric} {value}.")
+    if outcome.finished == size(search.space):
+        say("These are all settings of its space.")
     if outcome.default is not None:
         better = "" if outcome.number else ", which no trial surpassed"
         say(f"The defaults are trial 0 with validation {search.metric} {show(search.metric, outcome.default)}{better}.")

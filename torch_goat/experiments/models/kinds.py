@@ -31,11 +31,13 @@ _GOAT = (
 _JANOSSY = _RNN | {"permutation_lengths", "permutations"}
 _PNA = frozenset({"aggregators", "scalers"})
 _GIN = frozenset({"activation", "norm"})
+_LINEAR = frozenset({"penalties"})
+_TREES = frozenset({"rounds", "shrinkage", "max_leaves", "min_leaf_nodes", "leaf_l2"})
 
 KINDS: dict[str, Kind] = {
     "constant": Kind("the majority class or the mean of the training nodes, without the graph", fitted=True),
-    "linear": Kind("logistic or ridge regression on the features, without the graph", fitted=True),
-    "trees": Kind("gradient-boosted trees on the features, without the graph", fitted=True),
+    "linear": Kind("logistic or ridge regression on the features, without the graph", _LINEAR, fitted=True),
+    "trees": Kind("gradient-boosted trees on the features, without the graph", _TREES, fitted=True),
     "mlp": Kind("linear maps of each node alone, without the graph"),
     "gcn": Kind("graph convolution: the mean over neighbours, weighted by degrees", whole="degree"),
     "sage-mean": Kind("GraphSAGE with the mean over neighbours"),

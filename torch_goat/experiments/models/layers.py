@@ -217,8 +217,8 @@ def _goat(
 
 BUILD: dict[str, Callable[..., Module]] = {
     "constant": lambda place: Constant(place.out_channels),
-    "linear": partial(_plain, NodeLinear),
-    "trees": lambda place: Trees(place.out_channels),
+    "linear": lambda place, **fit: _plain(NodeLinear, place),
+    "trees": lambda place, **fit: Trees(place.out_channels),
     "mlp": partial(_plain, NodeLinear),
     "gcn": partial(_plain, GraphConvolution),
     "sage-mean": partial(_plain, MeanSAGE),
@@ -232,4 +232,4 @@ BUILD: dict[str, Callable[..., Module]] = {
     "goat": partial(_goat, GOATConv),
     "goat-paper": partial(_goat, GOATConv.paper),
 }
-"""Builds the layer of a kind, from its place and the options that it reads, by keyword."""
+"""Builds the layer of a kind, from its place and the options that it reads, by keyword; fits read theirs later."""

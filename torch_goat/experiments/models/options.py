@@ -5,8 +5,10 @@ from typing import Literal
 from torch_goat.experiments.models.kinds import AGGREGATORS, BACKENDS, KINDS, SCALERS
 from torch_goat.settings import check_fields, nearest
 
-_AT_LEAST_0 = ("input_channels", "last_channels", "output_channels", "max_neighbors")
-_AT_LEAST_1 = ("hidden_channels", "num_layers", "heads", "last_heads", "permutations")
+_SMALLEST = {
+    "input_channels": 0, "last_channels": 0, "output_channels": 0, "max_neighbors": 0, "hidden_channels": 1,
+    "num_layers": 1, "heads": 1, "last_heads": 1, "permutations": 1, "rounds": 1, "max_leaves": 2, "min_leaf_nodes": 1,
+}  # fmt: skip
 _OF_NETWORK = {
     "name", "num_layers", "last", "last_channels", "output_channels", "input_gain", "input_channels", "dropout",
     "residual",
@@ -23,7 +25,9 @@ class ModelOptions:
     of this is the same for every kind of layer, so that two networks can differ in their layers only. Setting an option
     that no layer of the network reads raises an error.
 
-    The kinds of layers that read an option are given in parentheses.
+    The kinds of layers that read an option are given in parentheses. The models that are fitted to the features, linear
+    and trees, read only their own. They choose the penalty and the number of rounds on the validation nodes, as
+    networks choose their epoch.
     """
 
     name: str = "goat"  #: The kind of the layers, a key of :data:`torch_goat.experiments.models.MODELS`.
@@ -82,6 +86,15 @@ class ModelOptions:
     permutations: int = 20  #: The number of permutations that evaluation averages over (janossy).
     #: The RNN backend, a name of :func:`torch_goat.backends` or ``"auto"`` (goat, sage-lstm, janossy).
     backend: str = "auto"
+    #: The L2 penalties to choose from: the inverse of scikit-learn's ``C`` for classes; for numbers, a tenth of its
+    #: ``alpha`` (linear).
+    penalties: tuple[float, ...] = (100.0, 10.0, 1.0, 0.1, 0.01)
+    #: The maximum number of rounds of boosting, which ends after 40 rounds without an improvement (trees).
+    rounds: int = 300
+    shrinkage: float = 0.1  #: The factor of each tree's output, which is the learning rate of boosting (trees).
+    max_leaves: int = 31  #: The maximum number of leaves of a tree (trees).
+    min_leaf_nodes: int = 20  #: The minimum number of training nodes in a leaf (trees).
+    leaf_l2: float = 0.0  #: The L2 penalty of the leaves' outputs (trees).
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -99,7 +112,7 @@ class ModelOptions:
 
     @property
     def fitted(self) -> bool:
-        """Whether this is a model that is fitted to the features, which has no other options."""
+        """Whether this is a model that is fitted to the features, which reads no option of networks."""
         return KINDS[self.name].fitted
 
     @property
@@ -122,7 +135,7 @@ class ModelOptions:
     def reads(self) -> frozenset[str]:
         """The options that this network reads."""
         if self.fitted:
-            return frozenset({"name"})
+            return KINDS[self.name].reads | {"name"}
         *hidden, last = (KINDS[kind] for kind in self.kinds)
         names = _OF_NETWORK | (last.reads - _OF_HEADS)
         names = names.union(*(kind.reads for kind in hidden))
@@ -141,16 +154,21 @@ class ModelOptions:
             for value in getattr(self, name) if name in lists else [getattr(self, name)]:
                 if value not in known or (name == "last" and value and KINDS[value].fitted):
                     raise ValueError(f"{name}={value!r} is unknown{nearest(value, known)}")
-        for name in ("aggregators", "scalers", "permutation_lengths"):
+        for name in ("aggregators", "scalers", "permutation_lengths", "penalties"):
             if not getattr(self, name):
                 raise ValueError(f"{name} is empty; name at least one.")
-        for name in (*_AT_LEAST_0, *_AT_LEAST_1):
-            if (value := getattr(self, name)) < (smallest := int(name in _AT_LEAST_1)):
+        for name, smallest in _SMALLEST.items():
+            if (value := getattr(self, name)) < smallest:
                 raise ValueError(f"{name} must be at least {smallest}, got {value}.")
         if not 0 < self.input_gain < math.inf:
             raise ValueError(f"input_gain must be a positive number, got {self.input_gain}.")
-        if not 0 <= self.order_noise < math.inf:
-            raise ValueError(f"order_noise must be a number of at least 0, got {self.order_noise}.")
+        if not all(0 < penalty < math.inf for penalty in self.penalties):
+            raise ValueError(f"penalties must be positive numbers, got {list(self.penalties)}.")
+        if not 0 < self.shrinkage <= 1:
+            raise ValueError(f"shrinkage must be above 0 and at most 1, got {self.shrinkage}.")
+        for name in ("order_noise", "leaf_l2"):
+            if not 0 <= (value := getattr(self, name)) < math.inf:
+                raise ValueError(f"{name} must be a number of at least 0, got {value}.")
         if min(self.permutation_lengths) < 1:
             raise ValueError(f"permutation_lengths must be at least 1 each, got {list(self.permutation_lengths)}.")
         for name in ("dropout", "attention_dropout", "state_dropout"):

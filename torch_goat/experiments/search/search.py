@@ -20,7 +20,8 @@ from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables.options import Task
 from torch_goat.experiments import Experiment, Result
 from torch_goat.experiments.comparison import rank_key
-from torch_goat.experiments.models.kinds import KINDS, MODELS
+from torch_goat.experiments.models.kinds import KINDS
+from torch_goat.experiments.models.options import ModelOptions
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, OF_TASK
 from torch_goat.settings import SettingsError, check_known, nearest, override
 
@@ -29,6 +30,9 @@ Point = dict[str, Any]
 K = TypeVar("K")
 
 ONE_SPLIT: Final = ("time", "masks")  # split protocols of user graphs with a single split
+# Between and beyond the default ones, the best of which each fit finds by itself.
+_PENALTIES: Final = (1000.0, 500.0, 200.0, 50.0, 20.0, 5.0, 2.0, 0.5, 0.2, 0.05, 0.02, 0.005, 0.002, 0.001)
+_TRAINING_OF_FITTED: Final = frozenset({"class_weights", "metric", "threshold"})  # what fitted models read of training
 _TRAINING: Final[Space] = {"learning_rate": (0.001, 0.002, 0.005, 0.01, 0.02), "weight_decay": (0.0, 5e-5, 5e-4, 5e-3)}
 _MODEL: Final[Space] = {
     "hidden_channels": (16, 32, 64, 128),
@@ -42,6 +46,11 @@ _MODEL: Final[Space] = {
     "attention": ("gat", "gatv2"),
     "scalers": (("identity",), ("identity", "amplification", "attenuation")),
     "permutation_lengths": ((5,), (15,), (20,)),
+    "penalties": (ModelOptions.penalties, *((penalty,) for penalty in _PENALTIES)),
+    "shrinkage": (0.03, 0.05, 0.1, 0.2),
+    "max_leaves": (4, 8, 16, 31, 64),
+    "min_leaf_nodes": (5, 10, 20, 40, 80),
+    "leaf_l2": (0.0, 0.1, 1.0, 10.0),
 }
 _PAPER_WIDTHS: Final = (4, 8, 16, 32, 64)
 
@@ -75,6 +84,10 @@ class Search:
         watched = one.metric or first
         if self.prune and self.metric != watched:
             raise SettingsError(f"pruning uses the {watched}, not the {self.metric}; leave out --prune.")
+        if self.prune and one.model.fitted:
+            raise SettingsError(
+                f"the model {one.model.name!r} has no epochs after which a trial could be stopped; leave out --prune."
+            )
 
     @property
     def name(self) -> str:
@@ -97,14 +110,17 @@ def fingerprint(value: Any) -> str:
 
 
 def search_space(experiment: Experiment) -> Space:
-    """The default space of a search: the model options that the layers read, learning rate and weight decay."""
+    """The default space of a search: the options that the model reads; of networks also learning rate and weight decay.
+
+    It is empty for a model without options.
+    """
     model, reads = experiment.model, experiment.model.reads()
     space = {key: values for key, values in _MODEL.items() if key in reads}
     if "heads" in reads:
         space["hidden_channels"] = (4, 8, 16, 32)  # of one head
     if KINDS[model.name].last and model.num_layers > 1:
         space["last"] = ("gat", "gcn", model.name)
-    space |= _TRAINING
+    space |= {} if model.fitted else _TRAINING
     for key, own in settings_of(experiment, space).items():
         if own not in space[key] and isinstance(own, int | float):
             space[key] = tuple(sorted((*space[key], own)))
@@ -133,7 +149,9 @@ def paper_grid(model: str, task: Task) -> Space:
     the source code of the paper adds the pooling of heads. PNA combines all aggregators and scalers. Models that the
     paper does not have (GATv2, Janossy pooling) use the grid of similar ones.
     """
-    check_known("model", model, MODELS)
+    check_known("model", model, KINDS)
+    if KINDS[model].fitted:
+        raise SettingsError(f"the paper has no grid for the model {model!r}; leave out --grid.")
     grid: Space
     if model in ("gat", "gatv2", "goat", "goat-paper"):
         grid = {"heads": (1, 4, 8), "hidden_channels": _PAPER_WIDTHS}
@@ -173,9 +191,20 @@ def checked(space: Mapping[str, tuple[Any, ...]], experiment: Experiment, fixed:
             raise SettingsError(f"{key} has duplicate values in {json.dumps(list(values))}; list each once.")
         for value in values:
             at(experiment, {key: value})
+        if not has_effect(experiment, key):
+            raise SettingsError(f"{key} has no effect on the model {experiment.model.name!r}; leave it out.")
     if not any(len(values) > 1 for values in free.values()):
-        raise SettingsError("nothing to search: no key has two values; add some with --space.")
+        raise SettingsError(
+            f"nothing to search for the model {experiment.model.name!r}: no key has two values; add some with --space."
+        )
     return free
+
+
+def has_effect(experiment: Experiment, key: str) -> bool:
+    """Whether a model reads a key, as far as is known: a key that does not exist counts."""
+    if hasattr(experiment.model, key):
+        return key in experiment.model.reads()
+    return not experiment.model.fitted or not hasattr(experiment.training, key) or key in _TRAINING_OF_FITTED
 
 
 def at(experiment: Experiment, point: Point) -> Experiment:

@@ -1,6 +1,6 @@
 """Models of the features alone, fitted with scikit-learn: a baseline that every network should beat.
 
-Their penalties and numbers of trees are chosen on the validation nodes, as networks choose their epoch there.
+Their penalty and their number of trees are chosen on the validation nodes, as networks choose their epoch there.
 """
 
 import time
@@ -21,8 +21,8 @@ from torch_goat.experiments.training.options import TrainingOptions
 from torch_goat.experiments.training.result import Stopped
 from torch_goat.experiments.training.task import Task
 
-PENALTIES: Final = (100.0, 10.0, 1.0, 0.1, 0.01)  # inverse C of logistic regression; ridge: times 10
-TREES: Final = (10, 300, 40)  # added at a time; at most; without an improvement
+ROUNDS: Final = 10  # of boosting at a time
+PATIENCE: Final = 40  # rounds without an improvement
 UNSEEN: Final = -10.0  # score of a class without training nodes
 _FIELDS: Final = {"feature": "feature_idx", "threshold": "num_threshold"}  # names that scikit-learn has for arrays
 _MIXED: Final = 1e-6  # relative difference of two evaluations of the same trees
@@ -53,14 +53,17 @@ class FittedModel:
         start = time.perf_counter()
         fits: dict[str, Callable[[], Iterator[dict[str, Tensor]]]]
         fits = {"constant": self._constant, "linear": self._linear, "trees": self._trees}
-        found: list[tuple[float, dict[str, Tensor]]] = []
+        values: list[float] = []
+        best: dict[str, Tensor] = {}
         for weights in fits[network.options.name]():
             self._load(weights)
             value = task.metrics(self.predict())["val"][self.metric]
-            found.append((value if self.metric in LOWER_IS_BETTER else -value, weights))
-            if self._stops([value for value, _ in found]):
+            value = value if self.metric in LOWER_IS_BETTER else -value
+            best = weights if not values or value < min(values) else best
+            values.append(value)
+            if self._stops(values):
                 break
-        self._load(min(found, key=lambda one: one[0])[1])
+        self._load(best)
         self.best = self.network.state_dict()
         out = self.predict()
         measured = [float(task.loss(out).detach()), *task.measure(out).tolist(), time.perf_counter() - start]
@@ -69,7 +72,9 @@ class FittedModel:
     @property
     def trial_factor(self) -> float:
         """How many times longer a whole fit takes than a trial, at most."""
-        return {"linear": 2.0 * len(PENALTIES), "trees": TREES[1] / TREES[0]}.get(self.network.options.name, 1.0)
+        options = self.network.options
+        factors = {"linear": 2.0 * len(options.penalties), "trees": max(1.0, options.rounds / ROUNDS)}
+        return factors.get(options.name, 1.0)
 
     def predict(self) -> Tensor:
         """The output ``[N, C]``."""
@@ -87,8 +92,8 @@ class FittedModel:
         """Whether enough was tried."""
         if self._trial:
             return True
-        patience = TREES[2] // TREES[0]
-        return self.network.options.name == "trees" and len(values) - 1 - int(np.argmin(values)) >= patience
+        waited = ROUNDS * (len(values) - 1 - int(np.argmin(values)))
+        return self.network.options.name == "trees" and waited >= PATIENCE
 
     def _constant(self) -> Iterator[dict[str, Tensor]]:
         if not self.task.classification:
@@ -104,7 +109,7 @@ class FittedModel:
         from sklearn.linear_model import LogisticRegression, Ridge
 
         x = self._x[self._nodes]
-        for penalty in PENALTIES:
+        for penalty in self.network.options.penalties:
             if not self.task.classification:
                 ridge = Ridge(alpha=10 * penalty).fit(x, self._y)
                 coefficients, intercept = np.atleast_2d(ridge.coef_), np.atleast_1d(ridge.intercept_)
@@ -125,8 +130,12 @@ class FittedModel:
     def _trees(self) -> Iterator[dict[str, Tensor]]:
         from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-        x = self._x[self._nodes]
-        shared = {"early_stopping": False, "warm_start": True, "random_state": self._seed}
+        x, options = self._x[self._nodes], self.network.options
+        shared = {
+            "learning_rate": options.shrinkage, "max_leaf_nodes": options.max_leaves,
+            "min_samples_leaf": options.min_leaf_nodes, "l2_regularization": options.leaf_l2, "early_stopping": False,
+            "warm_start": True, "random_state": self._seed,
+        }  # fmt: skip
         model: Any
         if self.task.classification:
             weight = "balanced" if self.options.class_weights else None
@@ -134,11 +143,11 @@ class FittedModel:
         else:
             model = HistGradientBoostingRegressor(**shared)
         y = self._y if self.task.classification else self._y[:, 0]
-        for count in range(TREES[0], TREES[1] + 1, TREES[0]):
+        for count in [*range(ROUNDS, options.rounds, ROUNDS), options.rounds]:
             model.set_params(max_iter=count).fit(x, y)
             classes = model.classes_ if self.task.classification else np.zeros(1, dtype=int)
             weights = tree_arrays(model, classes, self.network.out_channels)
-            if count == TREES[0]:
+            if count <= ROUNDS:
                 _check_export(model, weights, x, self.network.out_channels)
             yield weights
 

@@ -188,12 +188,17 @@ def _claim(stack: ExitStack, experiment: Experiment, files: RunWriter, schema: S
 
 def _fit(fit: Callable[[], FittedModel], fabric: Any, files: RunWriter, observer: Observer | None) -> Result:
     """Fits a model of the features."""
-    memory = PeakMemory(fabric.device)
+    memory, stopping = PeakMemory(fabric.device), False
     model = fit()
-    if observer is not None:
-        observer(model.epochs[0])
+    try:
+        if observer is not None:
+            observer(model.epochs[0])
+    except KeyboardInterrupt:
+        stopping = True
     result = Result.of(model, memory.read())
     led(fabric, lambda: _end(model, result, files))
+    if stopping:
+        raise Interrupted(f"stopped, but the run had already finished ({files.folder}).")
     return result
 
 
