@@ -220,6 +220,8 @@ WRONG = [
     ({"edges": None}, "nodes contains only nodes"),
     ({"edges": pd.DataFrame({"source": ["a", "zz"], "target": ["b", "c"]})}, "edges, row 2, column 'source': the edge"),
     ({"nodes": frames()[0].assign(town=[1, "x"] * 5)}, "nodes, column 'town': the values have several types"),
+    ({"nodes": frames()[0].assign(town=[[1]] * 10)}, "nodes, column 'town': values of type list"),
+    ({"folds": 6}, "nodes, column 'label': the class 'no' has only 5 nodes, too few for 6 folds"),
     ({"drp": ["age"]}, "unknown key 'drp'; did you mean 'drop'?"),
     ({"positive": "maybe"}, "nodes, column 'label': the positive class must be 'no' or 'yes', got 'maybe'."),
     ({"positive": 20, "target": "town"}, "column 'town': a positive class ('20') needs a target with two classes, not"),

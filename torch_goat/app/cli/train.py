@@ -19,6 +19,7 @@ from torch_goat.data.tables import Tables
 from torch_goat.experiments import Experiment, MLflow, Result, Run, TensorBoard, WandB, finished
 from torch_goat.experiments.comparison import REPEATS, Ranking, RunGroup
 from torch_goat.experiments.search import fingerprint
+from torch_goat.experiments.training.decisions import ThresholdRule
 from torch_goat.experiments.training.loggers import EpochLogger
 from torch_goat.experiments.training.metrics import number, show, title
 from torch_goat.experiments.training.processes import processes
@@ -129,7 +130,8 @@ def train(
     except ValueError:
         raise SettingsError(f"--fanout must be a list of numbers such as 100,15, got {fanout!r}.") from None
     training = {"training.precision": precision, "training.batch_size": batch_size, "training.fanout": fanouts}
-    training["training.threshold"] = None if threshold is None else json.dumps(threshold)
+    if threshold is not None:
+        training["training.threshold"] = json.dumps(_checked(threshold))
     changed = options.with_options(assignments, {**training, "seed": seed, "index": index})
     wanted = {"tensorboard": tensorboard, "mlflow": mlflow, "wandb": wandb}
     loggers = [name for name, chosen in wanted.items() if chosen]
@@ -207,6 +209,14 @@ def _run(
                 observer(epoch)
 
         return train_run(experiment, folder, workers=workers, observer=observe, **more), False
+
+
+def _checked(threshold: str) -> str:
+    try:
+        ThresholdRule.parse(threshold)
+    except ValueError as error:
+        raise SettingsError(f"--{error}") from None
+    return threshold
 
 
 def run_name(experiment: Experiment) -> str:

@@ -65,7 +65,7 @@ class ParquetSource(Source):
                     cells = column.cast(pyarrow.string()).to_pandas()
             except pyarrow.ArrowException:
                 raise TableError(
-                    f"{self.path}, line 1, column {name!r}: values of type {kind} are not supported; drop the column."
+                    f"{self.path}, column {name!r}: values of type {kind} are not supported; drop the column."
                 ) from None
             series[name] = as_texts(cells, [""] if name in names else MISSING)
         return pd.DataFrame(series)

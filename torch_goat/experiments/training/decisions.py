@@ -21,7 +21,7 @@ BINS: Final = 10  # of equal width, for the calibration error
 PRIOR: Final = 8.0  # how strongly a temperature is shrunk towards 1: as much as so many nodes would
 _RANGE: Final = (0.01, 100.0)  # of temperatures
 _STEPS: Final = 100  # of a bisection
-_GRAMMAR: Final = "a probability such as 0.3, precision=0.9, or cost=5:1 (of a missed and of a false positive)"
+_GRAMMAR: Final = "a probability such as 0.3, precision=0.9, or cost=5:1 (of a false negative and a false positive)"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ThresholdRule(NamedTuple):
     """How a threshold is chosen: ``"0.3"``, ``"precision=0.9"`` or ``"cost=5:1"``."""
 
     kind: Literal["probability", "precision", "cost"]
-    values: tuple[float, ...]  # the costs are those of a missed and of a false positive
+    values: tuple[float, ...]  # the costs are those of a false negative and a false positive
 
     @classmethod
     def parse(cls, text: str) -> ThresholdRule:
