@@ -59,6 +59,25 @@ def test_what_was_read_is_shown_and_one_model_is_trained(goat: Goat, tables: lis
     assert "run holds another experiment (the tables have changed since); choose another folder." in changed
 
 
+def test_it_is_said_whether_probabilities_are_rescaled(goat: Goat, tables: list[str]) -> None:
+    command = ["train", *tables, "--model", "gcn", *FAST, "--out", "run"]
+    out = goat(*command).out
+    error = Run("run").result.calibration["test"]["error_before"]  # type: ignore[index]
+    assert (
+        "The probabilities of run are not rescaled: with 2 validation nodes, there is no clear sign that they are "
+        f"wrong. Expected calibration error on the test nodes: {100 * error:.1f} %.\n"
+    ) in out
+    written = json.loads(Path("run/result.json").read_text())
+    written["calibration"]["test"] |= {"error_before": 0.079, "error_after": 0.089}
+    for temperature, wrong in ((1.4, "certain"), (0.7, "cautious")):
+        Path("run/result.json").write_text(json.dumps({**written, "temperature": temperature}))
+        Path("run/digests.json").unlink(missing_ok=True)
+        assert (
+            f"The probabilities of run are rescaled (temperature {temperature}), since they are too {wrong} on 2 "
+            "validation nodes. Expected calibration error on the test nodes: 7.9 % before and 8.9 % after.\n"
+        ) in goat(*command).out
+
+
 def test_a_small_graph_is_trained_on_one_thread(goat: Goat, tables: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
     try:
