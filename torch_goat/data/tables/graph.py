@@ -49,6 +49,7 @@ class NewGraph(NamedTuple):
     ids: tuple[str, ...]  # of the nodes to predict, which are the last nodes of data
     target: pd.Series | None  # their true targets, if the table has them
     notes: tuple[str, ...]
+    digest: str  # SHA-256 of the files' contents
 
 
 def load_tables(tables: Tables, index: int, kept: Schema | None) -> TableGraph:
@@ -146,7 +147,7 @@ def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None)
     if target is not None and schema.classes:  # in the spelling of the classes
         place = find_texts(target, schema.classes)
         target = target.astype(object).mask(place >= 0, pd.Series([schema.classes[number] for number in place]))
-    return NewGraph(data, tuple(of_nodes.frame[schema.id]), target, tuple(notes))
+    return NewGraph(data, tuple(of_nodes.frame[schema.id]), target, tuple(notes), digest)
 
 
 def _fit_features(
