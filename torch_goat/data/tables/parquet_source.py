@@ -26,9 +26,11 @@ class ParquetSource(Source):
         if sum(group.total_byte_size for group in groups) > LARGEST:
             raise TableError(f"{path} unpacks to more than the limit of {LARGEST >> 20} MiB.")
         super().__init__(path, self._file.schema_arrow.names)
+        fields = list(self._file.schema_arrow)
+        self.durations = frozenset(field.name for field in fields if types.is_duration(field.type))
         self.texts = frozenset(
             field.name
-            for field in self._file.schema_arrow
+            for field in fields
             if types.is_string(field.type)
             or types.is_large_string(field.type)
             or types.is_dictionary(field.type)
