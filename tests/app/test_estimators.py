@@ -120,13 +120,15 @@ def test_a_score_is_that_of_the_test_nodes_or_of_other_tables(fitted: torch_goat
     test = fitted.run_.graph().data.test_mask.numpy()
     guess, truth = fitted.predict(nodes, edges), nodes["label"]
     assert fitted.score() == accuracy_score(truth[test], guess[test])
-    assert fitted.score(nodes, edges) == accuracy_score(truth, guess)
+    assert fitted.score(nodes, edges) == fitted.score()  # the other nodes of these tables were trained on
+    other = nodes.assign(age=nodes["age"] + 1)
+    assert fitted.score(other, edges) == accuracy_score(truth, fitted.predict(other, edges))
     with pytest.raises(TableError, match="nodes has no values in the column 'label' to compare with"):
         fitted.score(nodes.drop(columns="label"), edges)
     regressor = torch_goat.NodeRegressor("gcn", options=FAST, device="cpu").fit(nodes, edges, target="age")
     known, test = nodes["age"].notna(), regressor.run_.graph().data.test_mask.numpy()
     guess = regressor.predict(nodes, edges)
-    assert regressor.score(nodes, edges) == pytest.approx(r2_score(nodes["age"][known], guess[known]))
+    assert regressor.score(other, edges) == pytest.approx(r2_score(other["age"][known], guess[known]))
     assert regressor.score() == pytest.approx(r2_score(nodes["age"][test], guess[test]), rel=1e-5)
 
 
@@ -139,7 +141,8 @@ def test_classes_keep_the_type_of_the_target(labels: Any) -> None:
     found = classifier(options={"epochs": 1}).fit(nodes, edges, target="label")
     assert found.classes_.tolist() == list(labels)
     assert type(found.classes_.tolist()[0]) is type(np.asarray(labels).tolist()[0])
-    assert found.score(nodes, edges) == np.mean(found.predict(nodes, edges) == nodes["label"])
+    other = nodes.assign(age=nodes["age"] + 1)
+    assert found.score(other, edges) == np.mean(found.predict(other, edges) == nodes["label"])
 
 
 @pytest.mark.parametrize(("labels", "positive"), [(["no", "yes"], "no"), ([0, 1], 0), ([False, True], np.False_)])
@@ -220,6 +223,8 @@ WRONG = [
     ({"edges": None}, "nodes contains only nodes"),
     ({"edges": pd.DataFrame({"source": ["a", "zz"], "target": ["b", "c"]})}, "edges, row 2, column 'source': the edge"),
     ({"nodes": frames()[0].assign(town=[1, "x"] * 5)}, "nodes, column 'town': the values have several types"),
+    ({"nodes": frames()[0].assign(town=[[1]] * 10)}, "nodes, column 'town': values of type list"),
+    ({"folds": 6}, "nodes, column 'label': the class 'no' has only 5 nodes, too few for 6 folds"),
     ({"drp": ["age"]}, "unknown key 'drp'; did you mean 'drop'?"),
     ({"positive": "maybe"}, "nodes, column 'label': the positive class must be 'no' or 'yes', got 'maybe'."),
     ({"positive": 20, "target": "town"}, "column 'town': a positive class ('20') needs a target with two classes, not"),

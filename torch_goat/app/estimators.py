@@ -91,7 +91,7 @@ class NodeEstimator(BaseEstimator, ABC):
         """Returns the accuracy or, for regression, the share of explained variance (R²).
 
         Args:
-            nodes: A table with the target; by default the test nodes of the graph that the model was trained on.
+            nodes: A table with the target. In the table of :meth:`fit`, only the test nodes count, as by default.
             edges: The table of the edges.
             join: Whether to add the nodes to the training graph.
         """

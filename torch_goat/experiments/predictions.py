@@ -1,11 +1,12 @@
 import csv
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import torch
 
-from torch_goat.data.tables import apply_schema
+from torch_goat.data.tables import apply_schema, load_tables
 from torch_goat.experiments.run import Run
 from torch_goat.files import csv_text
 from torch_goat.settings import SettingsError
@@ -22,12 +23,13 @@ class Predictions(NamedTuple):
     probabilities: torch.Tensor  # of the classes [n, C], calibrated on the validation nodes of the run
     truth: tuple[str | None, ...] | None  # the targets, if the table has them
     notes: tuple[str, ...]  # remarks about the files for the user
+    split: tuple[str, ...] | None = None  # "train", "val", "test" or "" of each, if these are the nodes of the run
 
     @property
     def pairs(self) -> list[tuple[str | float, str]]:
-        """The predicted and the true value of every node whose target is known."""
-        found = zip(self.values, self.truth or (), strict=False)
-        return [(value, true) for value, true in found if true is not None]
+        """The predicted and the true value of every node whose target is known; of the run's nodes, the test nodes."""
+        found = zip(self.values, self.truth or (), self.split or repeat("test"), strict=False)
+        return [(value, true) for value, true, part in found if true is not None and part == "test"]
 
     def to_csv(self, *, safe: bool = False) -> str:
         """One line per node: its name, the prediction and the probability of every class.
@@ -71,12 +73,17 @@ def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool =
     with torch.no_grad():
         out = network.on(new.data)[-len(new.ids) :].double()  # [n, C]
     truth = None if new.target is None else tuple(None if value != value else value for value in new.target)
+    split, tables = None, run.experiment.tables
+    if tables is not None and truth is not None and new.digest == tables.digest:
+        own = load_tables(replace(tables, nodes=str(nodes), edges=str(edges)), run.experiment.index, schema).data
+        masks = {part: own[f"{part}_mask"].tolist() for part in ("train", "val", "test")}
+        split = tuple(next((part for part in masks if masks[part][node]), "") for node in range(len(new.ids)))
     if schema.task == "regression":
         numbers = tuple((out.view(-1) * schema.target_scale + schema.target_mean).tolist())
-        return Predictions(new.ids, numbers, (), out.new_empty(len(new.ids), 0), truth, new.notes)
+        return Predictions(new.ids, numbers, (), out.new_empty(len(new.ids), 0), truth, new.notes, split)
     decision, notes = run.result.decision, new.notes
     named = tuple(schema.classes[number] for number in decision.classes(out).tolist())
     if decision.threshold is not None:
         positive = schema.classes[1]
         notes += (f"the class {positive!r} is predicted if its probability is at least {decision.threshold:.4g}.",)
-    return Predictions(new.ids, named, schema.classes, decision.probabilities(out), truth, notes)
+    return Predictions(new.ids, named, schema.classes, decision.probabilities(out), truth, notes, split)

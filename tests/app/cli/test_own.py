@@ -1,6 +1,7 @@
 import csv
 import io
 import json
+import re
 import shutil
 import sys
 from dataclasses import replace
@@ -59,6 +60,25 @@ def test_what_was_read_is_shown_and_one_model_is_trained(goat: Goat, tables: lis
     assert "run holds another experiment (the tables have changed since); choose another folder." in changed
 
 
+def test_it_is_said_whether_probabilities_are_rescaled(goat: Goat, tables: list[str]) -> None:
+    command = ["train", *tables, "--model", "gcn", *FAST, "--out", "run"]
+    out = goat(*command).out
+    error = Run("run").result.calibration["test"]["error_before"]  # type: ignore[index]
+    assert (
+        "The probabilities of run are not rescaled: with 2 validation nodes, there is no clear sign that they are "
+        f"wrong. Expected calibration error on the test nodes: {100 * error:.1f} %.\n"
+    ) in out
+    written = json.loads(Path("run/result.json").read_text())
+    written["calibration"]["test"] |= {"error_before": 0.079, "error_after": 0.089}
+    for temperature, wrong in ((1.4, "certain"), (0.7, "cautious")):
+        Path("run/result.json").write_text(json.dumps({**written, "temperature": temperature}))
+        Path("run/digests.json").unlink(missing_ok=True)
+        assert (
+            f"The probabilities of run are rescaled (temperature {temperature}), since they are too {wrong} on 2 "
+            "validation nodes. Expected calibration error on the test nodes: 7.9 % before and 8.9 % after.\n"
+        ) in goat(*command).out
+
+
 def test_a_small_graph_is_trained_on_one_thread(goat: Goat, tables: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     before = torch.get_num_threads()
     try:
@@ -87,8 +107,19 @@ def test_predict_writes_a_file_and_replaces_none_unasked(goat: Goat, tables: lis
     ended = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")
     rows = list(csv.DictReader(Path("out.csv").read_text().splitlines()))
     truth = [line.rpartition(",")[2] for line in NODES.splitlines()[1:]]
-    good = sum(row["prediction"] == true for row, true in zip(rows, truth, strict=True))
-    assert f"{good} of the 10 nodes with a known class are predicted correctly" in ended.err
+    right = [row["prediction"] == true for row, true in zip(rows, truth, strict=True)]
+    test = Run("run").graph().data.test_mask.tolist()
+    good = sum(one for one, tested in zip(right, test, strict=True) if tested)
+    assert (
+        f"{good} of the 2 test nodes are predicted correctly; 6 other nodes were used for training and 2 for "
+        "validation.\n"
+    ) in ended.err
+    Path("other").mkdir()
+    write(Path("other"), NODES.replace("\nj,55", "\nj,56"))
+    ended = goat("predict", "run", "other/nodes.csv", "other/edges.csv", "-o", "other.csv")
+    assert re.search(r"\d+ of the 10 nodes with a known class are predicted correctly\.\n", ended.err)
+    shutil.copy("nodes.csv", "other/nodes.csv")
+    assert "of the 2 test nodes" in goat("predict", "run", "other/nodes.csv", "other/edges.csv", "-o", "copy.csv").err
     Path("out.csv").write_text("mine")
     refused = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv", code=2)
     assert "out.csv already exists" in refused.err
@@ -104,7 +135,9 @@ def test_an_exported_dataset_trains_and_predicts(goat: Goat) -> None:
     goat("datasets", "export", "betweenness-100", "graph", "--force")
     ended = goat("train", "graph", "--model", "gcn", *FAST, "--out", "run")
     assert "Split: column 'split', 60 training, 20 validation and 20 test nodes" in ended.out
-    assert "mean absolute error on the 100 nodes" in goat("predict", "run", "graph", "-o", "out.csv").err
+    ended = goat("predict", "run", "graph", "-o", "out.csv")
+    assert "mean absolute error on the 20 test nodes" in ended.err
+    assert "60 other nodes were used for training and 20 for validation." in ended.err
     goat("train", "graph", "--fractions", "0.5,0.25,0.25", "--model", "mlp", *FAST, "--out", "b")
     found = settings.read(Experiment, Path("b/config.toml")).tables
     assert found is not None

@@ -65,7 +65,8 @@ WRONG = [
     (f"train {GCN} --threshold cost=5:1", "threshold = 'cost=5:1' needs a target with two classes, but it has real"),
     (
         "train top2 --model gcn --threshold recall=1",
-        "or cost=5:1 (of a missed and of a false positive), got 'recall=1'",
+        "goat: --threshold must be a probability such as 0.3, precision=0.9, or cost=5:1 (of a false negative and "
+        "a false positive), got 'recall=1'.",
     ),
     (f"train {GCN} --batch-size 20 --fanout 5,x", "--fanout must be a list of numbers such as 100,15, got '5,x'."),
     (f"train {GCN} --batch-size 20 --fanout 5,5,5", "has 3 numbers, but the model has num_layers = 2"),
@@ -186,7 +187,7 @@ WRONG = [
 WRONG_FILES = [
     ("train --config none.toml", "goat: none.toml: no such file or directory.\n"),
     ("train nodes.csv --target label", "contains only nodes; add the file of the edges"),
-    (f"train {OWN} --folds 6", "the class 'no' has only 5 nodes, too few for 6 folds; use fewer"),
+    (f"train {OWN} --folds 6", "nodes.csv, column 'label': the class 'no' has only 5 nodes, too few for 6 folds; use "),
     ("train none.csv edges.csv --target label", "none.csv: no such file"),
     ("pid nodes.csv edges.csv --target wishes", "wishes"),
 ]

@@ -94,6 +94,9 @@ def test_self_loops_are_not_neighbours() -> None:
 
 
 def test_a_calibration_without_test_nodes_is_an_empty_chart() -> None:
-    assert "<svg" in calibration_chart(Calibrated([], 0.0)).svg
-    assert "<svg" in calibration_chart(Calibrated([], 0.0), Calibrated([], 0.0)).svg
+    unchanged, changed = (calibration_chart(Calibrated([], 0.07), *one) for one in ((), (Calibrated([], 0.2),)))
+    assert "<svg" in unchanged.svg
+    assert "<svg" in changed.svg
+    assert "calibration error: 7.0 % (not rescaled)." in unchanged.caption
+    assert "calibration error: 7.0 % (before rescaling: 20.0 %)." in changed.caption
     assert "<svg" in mean_chart([]).svg

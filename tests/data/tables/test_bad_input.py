@@ -33,7 +33,7 @@ BAD_NODES = [
     (NODES.replace("yes\n", "\n").replace("no\n", "\n"), "line 2, column 'label': no node has a target"),
     (
         "id,x,label\n" + "".join(f"{name},1,{number // 2}th\n" for number, name in enumerate("abcdefghij")),
-        "line 1, column 'label': 10 nodes in 5 classes are too few to have",
+        "column 'label': 10 nodes in 5 classes are too few to have",
     ),
     (NODES.replace("j,55", "j,fifty"), "line 11, column 'age': 'fifty' is not a valid number"),
     (NODES.replace("j,55", "j,inf"), "line 11, column 'age': 'inf' is not a valid number"),
@@ -69,7 +69,7 @@ BAD_OPTIONS = [
     ("id,y\na,Ada\nb,Bo\n", {"target": "y"}, "line 2, column 'y': every node has a different class"),
     ("id,y\na,2.5\nb,2.5\n", {"target": "y"}, "line 2, column 'y': all targets are '2.5'"),
     (GIVEN + "d,test,\ne,test,\n", BY_PART, "line 5, column 'label': none of the 2 test nodes has a target"),
-    (GIVEN + "d,val,y\n", BY_PART, "line 1, column 'part': there is no test node with a 'label'"),
+    (GIVEN + "d,val,y\n", BY_PART, "column 'part': there is no test node with a 'label'"),
     (
         "id,part,label\na,test,y\nb,train,x\nc,train,x\nd,val,y\n",
         BY_PART,

@@ -3,7 +3,7 @@
 import re
 import sys
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from itertools import cycle, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -216,6 +216,7 @@ CELLS = {  # of a column: its cells and the type that pandas gives it
     "day": (st.dates(date(2024, 1, 1), date(2024, 1, 9)), object),
     "time": (st.datetimes(datetime(2024, 1, 1), datetime(2024, 1, 1, 0, 0, 1)), "datetime64[us]"),
     "clock": (st.sampled_from([datetime(2024, 1, 1), datetime(2024, 1, 2, 9, 30), None]), "datetime64[us]"),
+    "hour": (st.one_of(st.none(), st.times(time(9), time(9, 0, 1))), object),
     "zone": (st.sampled_from([datetime(2024, month, 1, tzinfo=UTC) for month in (1, 7)]), "datetime64[us, UTC]"),
     "kind": (st.sampled_from(["a", "b", None]), "category"),
     "text": (st.sampled_from(["a", "1", "1.0", "007", "true", "NA", "x y", "é", None]), object),
@@ -263,6 +264,7 @@ def test_any_table_is_the_same_graph_as_csv_and_as_parquet(drawn: st.DataObject)
 @pytest.mark.parametrize(
     ("trained", "others"),
     [
+        ("09:30 10:00", ["9:30 10:00", "09:30:00 10:00:00.000"]),
         ("FALSE TRUE", ["false true", "False True", "false TRUE"]),
         ("1 2", ["1.0 2.0", "1.00 2"]),
         ("1.50 2.00", ["1.5 2"]),

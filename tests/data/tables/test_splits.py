@@ -49,7 +49,8 @@ def test_every_node_is_in_the_test_set_of_one_fold(tmp_path: Path) -> None:
     again = [split(tmp_path, nodes, index, folds=5)[0] == 2 for index in range(5, 10)]
     assert (np.sum(again, axis=0) == 1).all()
     assert not (np.stack(again) == tested).all()  # drawn anew
-    with pytest.raises(TableError, match="the class 'rare' has only 11 nodes, too few for 12 folds; use fewer folds"):
+    expected = "the class 'rare' has only 11 nodes, too few for 12 folds; use fewer folds"
+    with pytest.raises(TableError, match=rf"nodes\.csv, column 'label': {expected}"):
         split(tmp_path, nodes, folds=12)
 
 
@@ -80,7 +81,7 @@ def test_no_group_is_in_two_parts(tmp_path: Path, folds: int) -> None:
     graph = load_tables(write(tmp_path, nodes, "source,target\n", **options))
     assert graph.schema.nodes == ()  # it is not a feature
     for bad, message in (
-        (rows(60, village=[number % 2 for number in range(60)]), "'village': 2 groups are too few"),
+        (rows(60, village=[number % 2 for number in range(60)]), r"nodes\.csv, column 'village': 2 groups are too few"),
         (rows(60, village=["", *range(59)]), "line 2, column 'village': a node with a target has no group"),
     ):
         with pytest.raises(TableError, match=message):

@@ -1,6 +1,6 @@
 """What the columns of a table are taken for, alike in every format."""
 
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from tests.data.tables.files import EDGES, NODES, with_column, write
-from torch_goat.data.tables import Column, TableError, Tables, columns, csv_source, load_tables
+from torch_goat.data.tables import Column, TableError, Tables, apply_schema, columns, csv_source, load_tables
+from torch_goat.data.tables.frames import table_file
 from torch_goat.experiments import Interrupted, Run, train
 from torch_goat.experiments.own_graph import table_experiment
 
@@ -28,7 +29,11 @@ def formats(folder: Path, **cells: list) -> dict[str, Any]:
         table.to_parquet(folder / f"{name}.parquet", index=False)
     graph = nx.Graph()
     for _, row in frame.iterrows():
-        named = {key: value.isoformat() if isinstance(value, date) else value for key, value in row[1:].items()}
+        named = {
+            key: value.isoformat() if isinstance(value, date | time) else value
+            for key, value in row[1:].items()
+            if pd.notna(value)
+        }
         graph.add_node(row["id"], **named)
     graph.add_edge("n0", "n1")
     nx.write_graphml_xml(graph, folder / "graph.graphml")
@@ -112,6 +117,62 @@ def test_dates_of_several_spellings_and_bad_ones(tmp_path: Path) -> None:
     assert load_tables(write(tmp_path, nodes, categories=("when",))).schema.nodes[-1].kind == "category"
     with pytest.raises(TableError, match="line 11, column 'when': '2024-02-30' is not a valid date, but the column"):
         load_tables(write(tmp_path, nodes[: nodes.rindex(",")] + ",2024-02-30"))
+
+
+def test_times_of_day_are_hours_in_every_format(tmp_path: Path) -> None:
+    clock = [time(0), time(9, 30), time(23, 59, 59), time(10, 30, 15, 500_000), None] * 6
+    found = formats(tmp_path, clock=clock)
+    frame = pd.read_parquet(tmp_path / "nodes.parquet")  # in memory
+    files = {"nodes": table_file(frame, tmp_path / "memory.parquet"), "edges": str(tmp_path / "edges.csv")}
+    found["memory"] = load_tables(Tables(**files, target="label"))
+    hours = np.array([0, 9.5, 24 - 1 / 3600, 10.5 + 15.5 / 3600, np.nan] * 6)
+    for graph in found.values():
+        (column,) = graph.schema.nodes
+        train = hours[graph.data.train_mask.numpy()]
+        assert (column.kind, column.missing) == ("time", True)
+        assert (column.mean, column.scale) == pytest.approx((np.nanmean(train), np.nanstd(train)))
+        expected = np.nan_to_num((hours - np.nanmean(train)) / np.nanstd(train))
+        np.testing.assert_allclose(graph.data.x[:, 0], expected, atol=1e-6)
+        assert graph.data.x[:, 1].tolist() == np.isnan(hours).tolist()
+        assert torch.equal(graph.data.x, found["csv"].data.x)
+        (note,) = (note for note in graph.notes if "hours since midnight" in note)
+        assert "the times in 'clock' are read as hours since midnight." in note
+        for kind in ("csv", "parquet"):  # at prediction
+            new = apply_schema(graph.schema, *(str(tmp_path / f"{name}.{kind}") for name in ("nodes", "edges")))
+            assert torch.equal(new.data.x, graph.data.x)
+
+
+def test_times_of_day_of_several_spellings_and_bad_ones(tmp_path: Path) -> None:
+    same = ["9:30", "09:30", "09:30:00", "09:30:00.000", "9:30:00.0"]
+    nodes = with_column("clock", [*same, "", "00:00", "23:59:59.999", *same[:2]])
+    graph = load_tables(write(tmp_path, nodes))
+    column = graph.schema.nodes[-1]
+    shown = graph.data.x[:, -1 - column.missing] * column.scale + column.mean
+    assert shown[[0, 1, 2, 3, 4, 6, 7, 8, 9]].tolist() == pytest.approx([9.5] * 5 + [0, 24] + [9.5] * 2, abs=1e-4)
+    kept = load_tables(write(tmp_path, nodes, categories=("clock",))).schema.nodes[-1]
+    assert kept.kind == "category"
+    assert len(kept.categories) <= 3  # all spellings of one time are the same
+    for bad in ("24:00", "25:61", "10:60", "10:30:60", "10:30Z", "10", "noon"):
+        message = f"line 11, column 'clock': '{bad}' is not a valid time, but the column holds times; correct it"
+        with pytest.raises(TableError, match=message):
+            load_tables(write(tmp_path, nodes[: nodes.rindex(",")] + f",{bad}"))
+        only = load_tables(write(tmp_path, with_column("clock", [bad + "x", bad] * 5))).schema.nodes[-1]
+        assert only.kind == "category"
+
+
+def test_durations_are_days_with_a_note(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow (the extra parquet) is not installed")
+    frame = pd.DataFrame({"id": range(30), "stay": pd.to_timedelta(range(30), unit="h"), "label": LABELS})
+    files = {
+        "nodes": table_file(frame, tmp_path / "nodes.parquet"),
+        "edges": table_file(pd.DataFrame({"source": [0], "target": [1]}), tmp_path / "edges.parquet"),
+    }
+    graph = load_tables(Tables(**files, target="label"))
+    (column,) = graph.schema.nodes
+    assert graph.data.x[:, 0] * column.scale + column.mean == pytest.approx(np.arange(30) / 24, abs=1e-6)
+    assert any("the durations in 'stay' are read as days." in note for note in graph.notes)
+    kept = load_tables(Tables(**files, target="label", categories=("stay",)))
+    assert not any("durations" in note for note in kept.notes)
 
 
 def test_booleans_are_the_same_in_every_format(tmp_path: Path) -> None:
@@ -201,3 +262,22 @@ def test_a_run_of_an_earlier_version_keeps_the_kinds_of_its_columns(
     assert run.schema == graph.schema
     assert torch.equal(run.graph().data.x, graph.data.x)
     assert isinstance(graph.schema.nodes[-1], Column)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_run_of_an_earlier_version_keeps_times_of_day_as_categories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow (the extra parquet) is not installed")
+    clock = [time(9, 30), time(10), time(10, 0, 0, 500_000)] * 10
+    with monkeypatch.context() as earlier:
+        earlier.setattr(columns, "_moment", lambda values: None)
+        before = formats(tmp_path, clock=clock)[kind]
+    assert before.schema.nodes[0].categories == ("09:30:00", "10:00:00", "10:00:00.500000")
+    files = {name: str(tmp_path / f"{name}.{kind}") for name in ("nodes", "edges")}
+    assert load_tables(Tables(**files, target="label")).schema.nodes[0].kind == "time"
+    now = load_tables(Tables(**files, target="label"), schema=before.schema)
+    assert torch.equal(now.data.x, before.data.x)
+    for other in ("csv", "parquet"):
+        new = apply_schema(before.schema, *(str(tmp_path / f"{name}.{other}") for name in ("nodes", "edges")))
+        assert torch.equal(new.data.x, before.data.x)

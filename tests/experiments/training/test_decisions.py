@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.optimize import minimize_scalar
+from scipy.optimize import brentq, minimize_scalar
+from scipy.special import softmax
 from sklearn.metrics import log_loss, precision_score, recall_score
 
 from tests.data.tables.files import write
@@ -16,7 +17,7 @@ from torch_goat.experiments import Run, TrainingOptions, fit, predict, train
 from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.own_graph import override, table_experiment
 from torch_goat.experiments.training.decisions import (
-    PRIOR,
+    ERRORS,
     ThresholdRule,
     choose_threshold,
     decide,
@@ -34,51 +35,83 @@ def scores(
     return factor * out, torch.multinomial(out.softmax(dim=-1), 1, generator=generator).view(-1)
 
 
+def disagreement(out: np.ndarray, y: np.ndarray, temperature: float) -> float:
+    """By how many standard errors the scores of the classes differ from what the probabilities predict."""
+    shares = softmax(out / temperature, axis=1)
+    mean = (shares * out).sum(axis=1)
+    variance = (shares * out**2).sum(axis=1) - mean**2
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float((out[np.arange(len(y)), y] - mean).sum() / np.sqrt(variance.sum().clip(min=0)))
+
+
 @pytest.mark.parametrize(("classes", "factor"), [(2, 5.0), (2, 0.2), (4, 3.0)])
-def test_the_temperature_has_the_lowest_log_loss_with_its_prior(classes: int, factor: float) -> None:
+def test_wrong_probabilities_are_mended_until_the_nodes_agree_with_them(classes: int, factor: float) -> None:
     out, y = scores(400, classes, factor, torch.Generator().manual_seed(classes))
 
-    def loss(log_temperature: float) -> float:
-        return float(log_loss(y, (out / math.exp(log_temperature)).softmax(dim=-1), labels=range(classes)))
+    def loss(temperature: float) -> float:
+        return float(log_loss(y, (out / temperature).softmax(dim=-1), labels=range(classes)))
 
-    def shrunk(u: float) -> float:
-        return 400 * loss(u) + PRIOR * (math.exp(-u) - 1 + u)
+    def left(log_temperature: float) -> float:
+        return abs(disagreement(out.numpy(), y.numpy(), math.exp(log_temperature))) - ERRORS
 
-    best = minimize_scalar(shrunk, bounds=(-4, 4), method="bounded", options={"xatol": 1e-10}).x
+    best = minimize_scalar(lambda u: loss(math.exp(u)), bounds=(-4, 4), method="bounded", options={"xatol": 1e-10}).x
     temperature = fit_temperature(out.float(), y)
-    assert temperature == pytest.approx(math.exp(best), rel=1e-4)
-    assert loss(best) < loss(math.log(factor)) + 0.01  # so many nodes outweigh the prior
+    assert temperature == pytest.approx(math.exp(brentq(left, 0, best)), rel=1e-4)
+    assert loss(temperature) < loss(math.exp(best)) + 0.01  # nearly as good as the best one for these nodes
     found = measure_calibration(out, y, temperature)
-    assert found["log_loss_before"] == pytest.approx(loss(0))
-    assert found["log_loss_after"] == pytest.approx(loss(best))
+    assert found["log_loss_before"] == pytest.approx(loss(1))
+    assert found["log_loss_after"] == pytest.approx(loss(temperature))
     assert found["error_after"] < found["error_before"]
 
 
-@pytest.mark.parametrize("nodes", [10, 20, 50])
+@pytest.mark.parametrize("factor", [0.6, 1.0, 1.7])
+def test_many_nodes_give_the_temperature_that_makes_probabilities_exact(factor: float) -> None:
+    out, y = scores(20_000, 3, factor, torch.Generator().manual_seed(0))
+    assert fit_temperature(out, y) == pytest.approx(factor, rel=0.06)
+
+
+@pytest.mark.parametrize("nodes", [10, 20, 50, 300])
 def test_a_temperature_from_few_nodes_does_not_harm_others(nodes: int) -> None:
     generator = torch.Generator().manual_seed(nodes)
 
-    def harm(factor: float) -> list[float]:
-        """What the calibration on a few nodes adds to the log loss of other nodes, in 40 draws."""
+    def harm(factor: float) -> np.ndarray:
+        """What the temperature from a few nodes adds to the log loss of other nodes, in 40 draws."""
         found = []
         for _ in range(40):
             out, y = scores(nodes + 1000, 2, factor, generator, spread=2.0)
             after = measure_calibration(out[nodes:], y[nodes:], fit_temperature(out[:nodes], y[:nodes]))
             found.append(after["log_loss_after"] - after["log_loss_before"])
-        return found
+        return np.array(found)
 
     exact = harm(1.0)  # nothing to gain
-    assert np.mean(exact) < 0.01
+    assert np.mean(exact) < 0.001
     assert max(exact) < 0.05
-    assert np.mean(harm(0.5)) < -0.005  # underconfident
-    assert np.mean(harm(2.0)) < -0.01  # overconfident
+    assert np.mean(exact != 0) < 0.15  # almost always unchanged
+    under, over = harm(0.5), harm(2.0)
+    assert np.mean(over) < -0.01
+    assert max(np.mean(under > 0), np.mean(over > 0)) < 0.05
+    assert nodes < 50 or np.mean(under) < -0.005
 
 
-def test_the_temperature_stays_near_one_where_few_nodes_have_no_best_one() -> None:
+def test_few_nodes_leave_the_probabilities_unchanged_unless_these_are_clearly_wrong() -> None:
     out, y = torch.tensor([[2.0, 1.0], [0.0, 5.0]]), torch.tensor([0, 1])
-    assert 0.8 < fit_temperature(out, y) < 1  # all are right: for them alone, no temperature would be low enough
-    assert 1 < fit_temperature(out, 1 - y) < 2  # all are wrong: none would be high enough
+    assert fit_temperature(out, y) == 1.0  # all are right: for them alone, no temperature would be low enough
+    assert fit_temperature(out.repeat(50, 1), y.repeat(50)) < 0.5  # so many that were expected to be wrong are not
+    assert fit_temperature(out, 1 - y) > 2  # a node is wrong that was nearly certain
+    assert fit_temperature(torch.zeros(9, 2), torch.tensor([0, 1, 1] * 3)) == 1.0
     assert fit_temperature(torch.tensor([[math.inf, 0.0], [1.0, 0.0]]), y) == 1.0
+
+
+@given(st.lists(st.tuples(st.floats(-40, 40), st.floats(-40, 40), st.booleans()), min_size=1, max_size=30))
+def test_a_temperature_never_worsens_the_log_loss_of_its_nodes(cases: list[tuple[float, float, bool]]) -> None:
+    out = torch.tensor([one[:2] for one in cases], dtype=torch.double)
+    y = torch.tensor([int(one[2]) for one in cases])
+    temperature = fit_temperature(out, y)
+    assert 0.01 <= temperature <= 100 + 1e-9
+    found = measure_calibration(out, y, temperature)
+    assert found["log_loss_after"] <= found["log_loss_before"] * (1 + 1e-9) + 1e-12
+    change = abs(disagreement(out.numpy(), y.numpy(), 1.0)) - ERRORS
+    assert abs(change) < 1e-6 or (temperature != 1) == (change > 0)
 
 
 probabilities = st.lists(st.tuples(st.integers(0, 8), st.booleans()), min_size=2, max_size=25)

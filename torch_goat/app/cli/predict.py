@@ -63,16 +63,19 @@ def _echo(text: str) -> None:
 
 
 def _accuracy(found: "Predictions") -> str:
-    """How good the predictions are, if the table contains the target."""
-    pairs = found.pairs
+    """How good the predictions are, if the table contains the target; on the tables of the run, those of test nodes."""
+    pairs, split = found.pairs, found.split
     if not pairs:
         return ""
+    which, end = "nodes with a known " + ("class" if found.classes else "value"), "."
+    if split is not None:
+        trained, validated = split.count("train"), split.count("val")
+        which, end = "test nodes", f"; {trained} other nodes were used for training and {validated} for validation."
     if found.classes:
         good = sum(value == true for value, true in pairs)
-        return f"{good} of the {len(pairs)} nodes with a known class are predicted correctly."
+        return f"{good} of the {len(pairs)} {which} are predicted correctly{end}"
     try:
         errors = [abs(float(value) - float(true)) for value, true in pairs]
     except ValueError:
         return ""
-    mean = sum(errors) / len(errors)
-    return f"The mean absolute error on the {len(pairs)} nodes with a known value is {mean:.4g}."
+    return f"The mean absolute error on the {len(pairs)} {which} is {sum(errors) / len(errors):.4g}{end}"

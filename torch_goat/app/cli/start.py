@@ -193,7 +193,7 @@ def read_graph(tables: Tables, index: int) -> "TableGraph":
         for column in columns
     ]
     if len(rows) > 30:
-        kinds = {kind: sum(row[2] == kind for row in rows) for kind in ("number", "flag", "category", "date")}
+        kinds = {kind: sum(row[2] == kind for row in rows) for kind in ("number", "flag", "category", "date", "time")}
         say("Columns: " + ", ".join(f"{count} of kind {kind}" for kind, count in kinds.items() if count) + ".")
     elif rows:
         console().print(Aligned(["column", "of", "kind", "encoding"], rows))
@@ -224,6 +224,8 @@ def _describe(column: Column) -> list[str]:
     elif column.kind == "date":
         mean = np.datetime64(round(column.mean), "D")
         text = f"days, standardised (mean {mean}, standard deviation {column.scale:.4g} days)"
+    elif column.kind == "time":
+        text = f"hours, standardised (mean {column.mean:.4g}, standard deviation {column.scale:.4g} hours)"
     else:
         text = f"standardised (mean {column.mean:.4g}, standard deviation {column.scale:.4g})"
     return [column.kind, text + (", with an indicator of missing values" if column.missing else "")]

@@ -19,6 +19,7 @@ from torch_goat.data.tables import Tables
 from torch_goat.experiments import Experiment, MLflow, Result, Run, TensorBoard, WandB, finished
 from torch_goat.experiments.comparison import REPEATS, Ranking, RunGroup
 from torch_goat.experiments.search import fingerprint
+from torch_goat.experiments.training.decisions import ThresholdRule
 from torch_goat.experiments.training.loggers import EpochLogger
 from torch_goat.experiments.training.metrics import number, show, title
 from torch_goat.experiments.training.processes import processes
@@ -129,7 +130,8 @@ def train(
     except ValueError:
         raise SettingsError(f"--fanout must be a list of numbers such as 100,15, got {fanout!r}.") from None
     training = {"training.precision": precision, "training.batch_size": batch_size, "training.fanout": fanouts}
-    training["training.threshold"] = None if threshold is None else json.dumps(threshold)
+    if threshold is not None:
+        training["training.threshold"] = json.dumps(_checked(threshold))
     changed = options.with_options(assignments, {**training, "seed": seed, "index": index})
     wanted = {"tensorboard": tensorboard, "mlflow": mlflow, "wandb": wandb}
     loggers = [name for name, chosen in wanted.items() if chosen]
@@ -167,7 +169,7 @@ def train(
         )
         _show_ranking(compared.ranking, tables)
         best = compared.ranking.groups[0].best.folder
-        _show_decision(Run(best).result, graph.schema.classes)
+        _show_decision(Run(best).result, graph.schema.classes, best)
         say(f"The best run is in {best}")
         goat = next((group for group in compared.ranking.groups if group.label == "goat"), None)
         _show_next(tables, graph, best, None if goat is None else goat.best.folder, compared.folder)
@@ -180,7 +182,7 @@ def train(
     folder = out or Path("runs") / run_name(experiment)
     result, done = runner(experiment, folder, graph=graph if experiment.index == begun.index else None)
     _show_result(experiment, result, folder, done)
-    _show_decision(result, ("0", "1") if graph is None else graph.schema.classes)
+    _show_decision(result, ("0", "1") if graph is None else graph.schema.classes, folder)
     if tables is not None and graph is not None:
         _show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None, folder)
 
@@ -209,6 +211,14 @@ def _run(
         return train_run(experiment, folder, workers=workers, observer=observe, **more), False
 
 
+def _checked(threshold: str) -> str:
+    try:
+        ThresholdRule.parse(threshold)
+    except ValueError as error:
+        raise SettingsError(f"--{error}") from None
+    return threshold
+
+
 def run_name(experiment: Experiment) -> str:
     """The name of a run folder; different settings have different names."""
     settled = fingerprint(replace(experiment, seed=0))
@@ -227,16 +237,18 @@ def _show_result(experiment: Experiment, result: Result, folder: Path, done: boo
     say(f"{'Already finished; the' if done else 'The'} run is in {folder}")
 
 
-def _show_decision(result: Result, classes: Sequence[str]) -> None:
+def _show_decision(result: Result, classes: Sequence[str], folder: Path) -> None:
     """How good the probabilities are, and the decisions with a threshold; nothing for a regression."""
     split, name = ("test", "test") if "test" in result.metrics else ("val", "validation")
     if result.calibration is not None:
-        found = result.calibration[split]
-        say(
-            f"Probabilities are calibrated on the validation nodes (temperature {result.temperature:.3g}): the "
-            f"expected calibration error on the {name} nodes is {100 * found['error_before']:.1f} % before and "
-            f"{100 * found['error_after']:.1f} % after."
-        )
+        before, after = (f"{100 * result.calibration[split][f'error_{when}']:.1f} %" for when in ("before", "after"))
+        nodes, temperature = f"{result.nodes.get('val', 'the')} validation nodes", result.decision.temperature
+        how, errors = f"not rescaled: with {nodes}, there is no clear sign that they are wrong", before
+        if temperature != 1:
+            wrong = "certain" if temperature > 1 else "cautious"
+            how = f"rescaled (temperature {temperature:.3g}), since they are too {wrong} on {nodes}"
+            errors = f"{before} before and {after} after"
+        say(f"The probabilities of {folder} are {how}. Expected calibration error on the {name} nodes: {errors}.")
     if result.at_threshold is not None:
         found = result.at_threshold[split]
         precision = 100 * found["precision"]

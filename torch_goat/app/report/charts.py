@@ -195,17 +195,17 @@ def residual_chart(truth: np.ndarray, predicted: np.ndarray) -> Chart:
 
 
 def calibration_chart(after: Calibrated, before: Calibrated | None = None) -> Chart:
-    """Confidences of a classifier, and what they were before calibration if they were calibrated."""
-    caption = f"Confidences on the diagonal are calibrated. Expected calibration error: {100 * after.error:.1f} %"
-    caption += "." if before is None else f"; before calibration on the validation nodes: {100 * before.error:.1f} %."
-    chart = Chart("calibration", "Calibration", f"{caption} Bars: 95 % intervals.")
+    """Confidences of a classifier, and what they were before they were rescaled, if they were."""
+    caption = f"Confidences on the diagonal are calibrated. Expected calibration error: {100 * after.error:.1f} % "
+    caption += "(not rescaled)" if before is None else f"(before rescaling: {100 * before.error:.1f} %)"
+    chart = Chart("calibration", "Calibration", f"{caption}. Bars: 95 % intervals.")
     low = min((one.low for part in (after, before) if part is not None for one in part.bins), default=0)
     with chart.axes() as axes:
         axes.plot([0, 100], [0, 100], color=MUTED, linewidth=0.8, linestyle="--")
         if before is not None:
             x, y = [100 * one.center for one in before.bins], [100 * one.value for one in before.bins]
-            axes.plot(x, y, "s:", color=SERIES[1], markersize=4, label="before calibration")
-        _points(axes, [100 * one.center for one in after.bins], after.bins, 100, "calibrated" if before else None)
+            axes.plot(x, y, "s:", color=SERIES[1], markersize=4, label="before rescaling")
+        _points(axes, [100 * one.center for one in after.bins], after.bins, 100, "rescaled" if before else None)
         axes.set(xlabel="confidence: probability of the predicted class (%)", ylabel="correct predictions (%)")
         axes.set(xlim=(100 * low - 5, 102))
         if before is not None:

@@ -17,6 +17,9 @@ _FEW: Final = 10  # up to so many distinct texts are categories, however few row
 MOSTLY: Final = 0.8  # the fraction of numbers or dates from which on a column counts as such
 _LEADING_ZERO: Final = r"\s*[+-]?0[0-9]+(\.[0-9]*)?\s*"
 _DATE: Final = r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(?::(\d\d)(?:\.(\d*?)0*)?)?(Z|[+-]\d\d:?\d\d)?)?"
+_TIME: Final = r"()((?:[01]?\d|2[0-3]):[0-5]\d)(?::([0-5]\d)(?:\.(\d*?)0*)?)?()"  # the groups of _DATE
+#: For dates and times of day: the pattern of a text, what to put before it to get a date, and the units in a day.
+_MOMENTS: Final[dict[str, tuple[str, str, int]]] = {"date": (_DATE, "", 1), "time": (_TIME, "1970-01-01T", 24)}
 
 
 def fit_columns(
@@ -50,8 +53,8 @@ def fit_columns(
         advice = f"drop the column ({drop}) or replace it by numbers."
         if is_numeric(values, MOSTLY):
             advice = f"drop the column ({drop}), or store it as numbers, which texts and leading zeros are not."
-        elif texts[0] in source.texts and is_date(values):
-            advice = f"drop the column ({drop}), or store it as dates instead of texts."
+        elif texts[0] in source.texts and (moment := _moment(values)):
+            advice = f"drop the column ({drop}), or store it as {moment}s instead of texts."
         problems.found.append(
             f"{source.where(first_row(values.notna()), texts[0])}: {values.nunique()} distinct texts in "
             f"{values.count()} rows look like free text, not categories; {advice}"
@@ -60,7 +63,7 @@ def fit_columns(
     return tuple(columns)
 
 
-def _kind(source: Source, name: str, categories: Collection[str]) -> Literal["number", "category", "date"]:
+def _kind(source: Source, name: str, categories: Collection[str]) -> Literal["number", "category", "date", "time"]:
     """The kind of a column, from its type in the file and from all of its values."""
     values = source.frame[name]
     if is_numeric_dtype(values):
@@ -69,7 +72,7 @@ def _kind(source: Source, name: str, categories: Collection[str]) -> Literal["nu
         return "category"
     if name not in source.texts and is_numeric(values, MOSTLY):
         return "number"
-    return "date" if is_date(values) else "category"
+    return _moment(values) or "category"
 
 
 def encode(source: Source, columns: Sequence[Column], notes: list[str]) -> np.ndarray:
@@ -126,15 +129,15 @@ def numbers(source: Source, values: pd.Series) -> np.ndarray:
 
 
 def parsed(source: Source, values: pd.Series, kind: str) -> np.ndarray:
-    """A column of numbers, flags or dates as floats ``[n]``."""
-    if kind != "date":
+    """A column of numbers, flags, dates or times of day as floats ``[n]``."""
+    if kind not in _MOMENTS:
         return numbers(source, values)
-    days = _days(values)
-    bad = np.isnan(days) & values.notna().to_numpy()
+    found = _measured(values, kind)
+    bad = np.isnan(found) & values.notna().to_numpy()
     if bad.any():
-        reason = "{cell} is not a valid date, but the column holds dates; correct it or leave the cell empty."
+        reason = f"{{cell}} is not a valid {kind}, but the column holds {kind}s; correct it or leave the cell empty."
         raise source.error(bad, values, reason)
-    return days
+    return found
 
 
 def times(source: Source, values: pd.Series) -> np.ndarray:
@@ -183,22 +186,27 @@ def has_leading_zeros(values: pd.Series) -> bool:
     return not is_numeric_dtype(values) and any(map(re.compile(_LEADING_ZERO).fullmatch, values.cat.categories))
 
 
-def is_date(values: pd.Series) -> bool:
-    """Whether most known values are dates, with a time or without, as ISO 8601 writes them."""
+def _moment(values: pd.Series) -> Literal["date", "time"] | None:
+    """Whether most known values are dates, with a time or without, or times of day, as ISO 8601 writes them."""
     known = values.dropna()
-    return bool(len(known)) and bool(np.mean(~np.isnan(_days(known))) >= MOSTLY)
+    date, time = (len(known) and np.mean(~np.isnan(_measured(known, kind))) >= MOSTLY for kind in ("date", "time"))
+    return "date" if date else "time" if time else None
 
 
-def _days(values: pd.Series) -> np.ndarray:
-    """A column as days since 1970-01-01 ``[n]``, NaN where it is missing or not a date; no time zone means UTC."""
+def _measured(values: pd.Series, kind: str) -> np.ndarray:
+    """Dates as days since 1970-01-01 ``[n]``, where no time zone means UTC, or times of day as hours since midnight.
+
+    NaN where a value is missing or is none.
+    """
     if is_numeric_dtype(values):
         return np.full(len(values), np.nan)
+    pattern, date, per_day = _MOMENTS[kind]
     texts = pd.Series(values.cat.categories, dtype=object)
-    dates = texts.where(texts.map(lambda text: bool(re.fullmatch(_DATE, text))).astype(bool))
-    found = pd.to_datetime(dates, errors="coerce", format="ISO8601", utc=True)
+    moments = date + texts.where(texts.map(lambda text: bool(re.fullmatch(pattern, text))).astype(bool))
+    found = pd.to_datetime(moments, errors="coerce", format="ISO8601", utc=True)
     micros = found.dt.tz_localize(None).to_numpy().astype("datetime64[us]")
-    days = np.where(np.isnat(micros), np.nan, micros.astype(np.int64) / 86400e6)
-    return np.append(days, np.nan)[values.cat.codes]
+    numbers = np.where(np.isnat(micros), np.nan, micros.astype(np.int64) / (86400e6 / per_day))
+    return np.append(numbers, np.nan)[values.cat.codes]
 
 
 def distinct_texts(values: pd.Series) -> tuple[str, ...]:
@@ -218,7 +226,7 @@ def find_texts(values: pd.Series, known: Sequence[str]) -> np.ndarray:
 
 
 def _spelling(texts: Collection[str]) -> Callable[[str], str]:
-    """One spelling of the same boolean, number or date, which programs write differently, if all texts are such.
+    """One spelling of the same boolean, number, date or time, which programs write differently, if all texts are such.
 
     Texts that are the same number stay apart, as ``1.1`` and ``1.10`` may be versions.
     """
@@ -240,17 +248,18 @@ def _number(whole: str, fraction: str | None) -> str:
 
 def _date(day: str, time: str | None, seconds: str | None, fraction: str | None, zone: str | None) -> str:
     zone = (zone or "").replace("Z", "+0000").replace(":", "")
-    return f"{day} {time or '00:00'}:{seconds or '00'}.{fraction or ''}{zone}"
+    return f"{day} {(time or '00:00').zfill(5)}:{seconds or '00'}.{fraction or ''}{zone}"
 
 
 _SPELLINGS: Final[dict[str, Callable[..., str]]] = {
     "(?i)(true|false)": str.lower,
     r"([+-]?(?:0|[1-9][0-9]*))(?:\.([0-9]*?)0*)?": _number,
     _DATE: _date,
+    _TIME: _date,
 }
 
 
-def _fit_number(name: str, kind: Literal["number", "date"], values: np.ndarray) -> Column:
+def _fit_number(name: str, kind: Literal["number", "date", "time"], values: np.ndarray) -> Column:
     missing = bool(np.isnan(values).any())
     known = values[~np.isnan(values)]
     if not len(known):

@@ -1,7 +1,7 @@
 """Tables encoded as a graph, to train on or to predict on."""
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -17,6 +17,12 @@ from torch_goat.data.tables.read import ParsedTables, open_tables, parse, parse_
 from torch_goat.data.tables.schema import Column, Schema
 from torch_goat.data.tables.source import Problems, Source
 from torch_goat.data.tables.splits import TRAIN, Split, check_split, split_columns, split_nodes
+
+_READ_AS: Final = {
+    "date": "days since 1970-01-01; times without a zone are UTC",
+    "time": "hours since midnight",
+    "duration": "days",
+}
 
 
 class TableGraph(NamedTuple):
@@ -49,6 +55,7 @@ class NewGraph(NamedTuple):
     ids: tuple[str, ...]  # of the nodes to predict, which are the last nodes of data
     target: pd.Series | None  # their true targets, if the table has them
     notes: tuple[str, ...]
+    digest: str  # SHA-256 of the files' contents
 
 
 def load_tables(tables: Tables, index: int, kept: Schema | None) -> TableGraph:
@@ -146,7 +153,7 @@ def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None)
     if target is not None and schema.classes:  # in the spelling of the classes
         place = find_texts(target, schema.classes)
         target = target.astype(object).mask(place >= 0, pd.Series([schema.classes[number] for number in place]))
-    return NewGraph(data, tuple(of_nodes.frame[schema.id]), target, tuple(notes))
+    return NewGraph(data, tuple(of_nodes.frame[schema.id]), target, tuple(notes), digest)
 
 
 def _fit_features(
@@ -261,10 +268,11 @@ def _notes(tables: Tables, found: ParsedTables, schema: Schema, data: Data) -> l
     if empty:
         notes.append(f"the node columns {', '.join(empty)} are empty and not used.")
     for source, columns in ((nodes, schema.nodes), (edges, schema.edges)):
-        dates = [column.name for column in columns if column.kind == "date"]
-        if dates:
-            text = "are read as days since 1970-01-01; times without a zone are UTC"
-            notes.append(f"{source.path}: the dates in {', '.join(map(repr, dates))} {text}.")
+        lasting = {one.name for one in columns if one.name in source.durations and one.kind != "category"}
+        for kind, text in _READ_AS.items():
+            names = [one.name for one in columns if kind == ("duration" if one.name in lasting else one.kind)]
+            if names:
+                notes.append(f"{source.path}: the {kind}s in {', '.join(map(repr, names))} are read as {text}.")
         names = [one.name for one in columns if one.kind == "category" and one.name not in tables.categories]
         codes = [name for name in names if has_leading_zeros(source.frame[name])]
         if codes:

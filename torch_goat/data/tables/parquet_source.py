@@ -26,9 +26,11 @@ class ParquetSource(Source):
         if sum(group.total_byte_size for group in groups) > LARGEST:
             raise TableError(f"{path} unpacks to more than the limit of {LARGEST >> 20} MiB.")
         super().__init__(path, self._file.schema_arrow.names)
+        fields = list(self._file.schema_arrow)
+        self.durations = frozenset(field.name for field in fields if types.is_duration(field.type))
         self.texts = frozenset(
             field.name
-            for field in self._file.schema_arrow
+            for field in fields
             if types.is_string(field.type)
             or types.is_large_string(field.type)
             or types.is_dictionary(field.type)
@@ -65,7 +67,7 @@ class ParquetSource(Source):
                     cells = column.cast(pyarrow.string()).to_pandas()
             except pyarrow.ArrowException:
                 raise TableError(
-                    f"{self.path}, line 1, column {name!r}: values of type {kind} are not supported; drop the column."
+                    f"{self.path}, column {name!r}: values of type {kind} are not supported; drop the column."
                 ) from None
             series[name] = as_texts(cells, [""] if name in names else MISSING)
         return pd.DataFrame(series)

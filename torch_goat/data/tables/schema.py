@@ -13,10 +13,11 @@ class Column:
     """A feature column with the statistics of the training nodes."""
 
     name: str
-    #: standardised, 0 or 1 (unchanged), one-hot, or standardised after conversion to days since 1970-01-01
-    kind: Literal["number", "flag", "category", "date"]
-    mean: float = 0.0  #: of a number, flag or date; replaces missing values
-    scale: float = 1.0  #: the standard deviation of a number or date; 1 if it is constant
+    #: standardised, 0 or 1 (unchanged), one-hot, or standardised after conversion to days since 1970-01-01 or to hours
+    #: since midnight
+    kind: Literal["number", "flag", "category", "date", "time"]
+    mean: float = 0.0  #: of all kinds but categories; replaces missing values
+    scale: float = 1.0  #: the standard deviation of a number, date or time; 1 if it is constant
     categories: tuple[str, ...] = ()  #: of the training nodes
     missing: bool = False  #: whether values were missing, in which case an indicator channel follows
 

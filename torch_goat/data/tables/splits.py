@@ -109,7 +109,7 @@ def _empty_part(tables: Tables, source: Source, part: str, classes: int, labelle
     if not column and 3 * classes > labelled:  # fewer than three per class, on average
         reason = f"{labelled} nodes in {classes} classes are too few to have {part} nodes"
         reason += "; choose another target, or --task regression for numbers."
-    return TableError(f"{source.path}, line 1, column {column or tables.target!r}: {reason}")
+    return TableError(f"{source.path}, column {column or tables.target!r}: {reason}")
 
 
 class _Draw(NamedTuple):
@@ -181,8 +181,9 @@ def _groups(tables: Tables, source: Source, labelled: np.ndarray) -> np.ndarray 
     found = len(np.unique(groups[labelled]))
     wanted = max(3, tables.folds)
     if found < wanted:
-        raise source.error(
-            labelled, values, f"{found} groups are too few; {tables.folds or 3} parts need at least {wanted} groups."
+        raise TableError(
+            f"{source.path}, column {tables.group_column!r}: {found} groups are too few; {tables.folds or 3} parts "
+            f"need at least {wanted} groups."
         )
     return groups
 
@@ -193,7 +194,7 @@ def _check_folds(tables: Tables, source: Source, strata: np.ndarray, classes: Se
     if counts[least] < tables.folds and not tables.group_column:
         what = f"the class {classes[numbers[least]]!r} has" if len(classes) else "there are"
         raise TableError(
-            f"{source.path}, line 1, column {tables.target!r}: {what} only {counts[least]} nodes, too few for "
+            f"{source.path}, column {tables.target!r}: {what} only {counts[least]} nodes, too few for "
             f"{tables.folds} folds; use fewer folds, or clear the target of such nodes."
         )
 

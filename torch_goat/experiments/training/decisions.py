@@ -18,10 +18,10 @@ else:
     torch, F = lazy_module("torch"), lazy_module("torch.nn.functional")
 
 BINS: Final = 10  # of equal width, for the calibration error
-PRIOR: Final = 8.0  # how strongly a temperature is shrunk towards 1: as much as so many nodes would
-_RANGE: Final = (0.01, 100.0)  # of temperatures
+ERRORS: Final = 2.0  # standard errors by which nodes may differ from probabilities that are left as they are
+LARGEST: Final = 100.0  # temperature; the smallest is its inverse
 _STEPS: Final = 100  # of a bisection
-_GRAMMAR: Final = "a probability such as 0.3, precision=0.9, or cost=5:1 (of a missed and of a false positive)"
+_GRAMMAR: Final = "a probability such as 0.3, precision=0.9, or cost=5:1 (of a false negative and a false positive)"
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ThresholdRule(NamedTuple):
     """How a threshold is chosen: ``"0.3"``, ``"precision=0.9"`` or ``"cost=5:1"``."""
 
     kind: Literal["probability", "precision", "cost"]
-    values: tuple[float, ...]  # the costs are those of a missed and of a false positive
+    values: tuple[float, ...]  # the costs are those of a false negative and a false positive
 
     @classmethod
     def parse(cls, text: str) -> ThresholdRule:
@@ -74,24 +74,35 @@ def check_threshold(text: str | None, classes: int) -> None:
 
 
 def fit_temperature(out: Tensor, y: Tensor) -> float:
-    """The temperature T of scores ``[n, C]`` and classes ``[n]``, shrunk towards 1 where there are few nodes.
+    """The temperature closest to 1 that agrees with nodes, given their scores ``[n, C]`` and classes ``[n]``.
 
-    It minimises the sum of the nodes' log losses and of ``PRIOR * (1/T - 1 + log T)``, which is 0 for T = 1. On few
-    nodes, the temperature with the lowest log loss may be far from the best one of other nodes.
+    A temperature agrees if the scores of the nodes' own classes are on average at most ``ERRORS`` standard errors away
+    from what the probabilities predict. At the temperature with the lowest log loss, they are what is predicted. The
+    standard error is also that of the probabilities: that of few nodes may be 0, such as if all are right.
     """
     out = out.double() - out.double().amax(dim=-1, keepdim=True)
     true = out.gather(1, y.view(-1, 1)).view(-1)
     if not out.isfinite().all():
         return 1.0
-    low, high = (math.log(end) for end in _RANGE)
-    for _ in range(_STEPS):  # the sum is convex in 1/T, so its slope changes sign once
-        middle = (low + high) / 2
-        expected = ((out / math.exp(middle)).softmax(dim=-1) * out).sum(dim=-1)
-        if float((expected - true).sum()) + PRIOR * (1 - math.exp(middle)) > 0:  # too confident
-            low = middle
+
+    def errors_below(log_temperature: float) -> float:
+        """By how many standard errors the scores of the classes are below what is expected: above 0 if too certain."""
+        shares = (out / math.exp(log_temperature)).softmax(dim=-1)
+        expected = (shares * out).sum(dim=-1)
+        variance = (shares * (out - expected.view(-1, 1)) ** 2).sum()
+        return float((expected - true).sum() / variance.sqrt())
+
+    now = errors_below(0.0)
+    if not abs(now) > ERRORS:  # NaN if all scores of each node are equal
+        return 1.0
+    disagrees, agrees = 0.0, math.copysign(math.log(LARGEST), now)
+    for _ in range(_STEPS):
+        middle = (disagrees + agrees) / 2
+        if math.copysign(1, now) * errors_below(middle) > ERRORS:
+            disagrees = middle
         else:
-            high = middle
-    return math.exp((low + high) / 2)
+            agrees = middle
+    return math.exp(agrees)
 
 
 def choose_threshold(rule: ThresholdRule, positive: Tensor, y: Tensor) -> float:
@@ -157,7 +168,7 @@ class Decided(NamedTuple):
 
 
 def decide(parts: Mapping[str, tuple[Tensor, Tensor]], threshold: str | None) -> Decided:
-    """Calibrates scores ``[n, C]`` on the validation nodes and chooses a threshold on them.
+    """Calibrates scores ``[n, C]`` and chooses a threshold, both on the validation nodes.
 
     Args:
         parts: The scores and classes of each split.

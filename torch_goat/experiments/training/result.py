@@ -42,8 +42,8 @@ class Result:
     versions: dict[str, str]  #: Of Python and the packages.
     #: The commit of this package's checkout, with ``-dirty`` if files differ from it; empty without one.
     commit: str
-    #: The temperature by which class scores are divided, so that their probabilities are calibrated; fitted on the
-    #: validation nodes. ``None`` for regression and for runs of earlier versions.
+    #: The temperature by which class scores are divided, so that the validation nodes agree with their probabilities;
+    #: 1 if they do so anyway. ``None`` for regression and for runs of earlier versions.
     temperature: float | None = None
     #: The probability from which on the second of two classes is predicted; ``None``: the most probable class.
     threshold: float | None = None
