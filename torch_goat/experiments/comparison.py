@@ -14,7 +14,7 @@ from torch_goat import settings
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive
 from torch_goat.experiments.training.options import Experiment, of_result, without_repetition
 from torch_goat.experiments.training.result import Result
-from torch_goat.experiments.verdict import Difference, Verdict, judge, paired_difference, shown
+from torch_goat.experiments.verdict import Difference, Verdict, judge, paired_difference, shown, simplicity
 
 REPEATS: Final = 3  # runs of each model
 EXACT_PAIRS: Final = 13  # up to this number of pairs, the signed-rank test enumerates all assignments of signs
@@ -33,6 +33,10 @@ class FinishedRun(Protocol):
 
 
 R = TypeVar("R", bound=FinishedRun)
+
+
+def _split_and_seed(run: FinishedRun) -> tuple[int, int]:
+    return run.experiment.index, run.experiment.seed
 
 
 class Summary(NamedTuple):
@@ -104,8 +108,10 @@ class RunGroup(Generic[R]):
 
     @property
     def best(self) -> R:
-        """The run with the best ranking score."""
-        return min(zip(self.runs, self.rank_scores, strict=True), key=lambda one: rank_key(one[1], self.metric))[0]
+        """The run with the best ranking score; of equal ones that on the first split, with the smallest seed."""
+        keys = [rank_key(value, self.metric) for value in self.rank_scores]
+        order = list(zip(keys, map(_split_and_seed, self.runs), strict=True))
+        return self.runs[order.index(min(order))]
 
     def summary(self, split: str, metric: str) -> Summary:
         """Mean and standard deviation of any metric on any split."""
@@ -153,7 +159,7 @@ def compare_runs(
     runs: Iterable[R],
     *,
     label: Callable[[R], str] | None = None,
-    repetition: Callable[[R], Hashable] = lambda run: (run.experiment.index, run.experiment.seed),
+    repetition: Callable[[R], Hashable] = _split_and_seed,
     metric: str = "",
     split: str = "test",
     rank_by: str = "val",
@@ -204,11 +210,11 @@ def compare_runs(
         interval = scale * low, scale * high
         groups.append(RunGroup(name, together, repetitions, scaled, ranking, interval, metric))
 
-    groups.sort(key=lambda group: rank_key(group.rank_mean, metric))
+    # Sums of the same scores in another order may differ in their last digits.
+    groups.sort(key=lambda group: (rank_key(float(f"{group.rank_mean:.12g}"), metric), simplicity(group)))
     finite = [group for group in groups if math.isfinite(group.rank_mean)]
     complete = [group for group in finite if planned is None or len(group.runs) == planned[group.label]]
-    labels = [group.label for group in complete]
-    rest = [group for group in groups if group.label not in labels]
+    rest = [group for group in groups if all(group is not one for one in complete)]
     means = [group.rank_mean if decimals is None else round(group.rank_mean, decimals) for group in complete]
     places = {mean: place for place, mean in enumerate(dict.fromkeys(means), 1)}
     ranked = []
@@ -380,7 +386,7 @@ def _by_repetition(group: RunGroup[R], split: str) -> dict[tuple[int, int], floa
     """The metric of a group on the nodes of a split, by split index and seed; the mean of runs that share both."""
     found: dict[tuple[int, int], list[float]] = {}
     for run in group.runs:
-        found.setdefault((run.experiment.index, run.experiment.seed), []).append(score(run, split, group.metric))
+        found.setdefault(_split_and_seed(run), []).append(score(run, split, group.metric))
     return {one: float(np.mean(values)) for one, values in found.items()}
 
 

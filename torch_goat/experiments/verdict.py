@@ -21,6 +21,7 @@ FEWEST: Final = 3  # pairs of runs below which nothing is concluded
 MOST: Final = 1000  # splits or seeds beyond which it is impractical to settle a difference
 CHEAPER: Final = 1.5  # factor in training time from which on a model counts as cheaper
 MARGIN: Final = 0.01  # loss up to which a model is as good: a share, or a part of the target's standard deviation
+SIMPLER_FIRST: Final = ("constant", "linear", "trees", "mlp", "gcn", "sage-mean", "gat", "goat")
 WITHOUT_EDGES: Final = frozenset({"constant", "linear", "trees", "mlp"})  # models that do not read the graph
 _NAMES: Final = {
     "goat": "GOAT", "gat": "GAT", "gatv2": "GATv2", "gcn": "GCN", "gin": "GIN", "pna": "PNA", "mlp": "MLP",
@@ -171,7 +172,7 @@ def judge(groups: Sequence["RunGroup[Any]"], compare: Compare) -> Verdict | None
     versus = compare(best, second, False)
     name, other = best.name, second.name
     lead = f"{name} is best on the validation nodes, {other} is second."
-    if best.rank_mean == second.rank_mean:
+    if math.isclose(best.rank_mean, second.rank_mean, rel_tol=1e-11):
         lead = f"{name} and {other} are equally good on the validation nodes."
     sentences = [f"{_conclude(versus, name, other)}; {lead}", _measured(versus, name, other), _settle(versus)]
     margin = margin_of(groups)
@@ -207,6 +208,12 @@ def _is_close(model: "RunGroup[Any]", best: "RunGroup[Any]", compare: Compare) -
     """Whether no clear difference was found, and that on the validation nodes is at most one standard error."""
     val, test = (compare(best, model, ranking) for ranking in (True, False))
     return abs(val.difference) <= val.error and test.conclusion in ("no clear difference", "clearly worse")
+
+
+def simplicity(group: "RunGroup[Any]") -> tuple[int, str]:
+    """Sorts groups that are equally good: the simpler model first, others by their label."""
+    model = _model(group)
+    return SIMPLER_FIRST.index(model) if model in SIMPLER_FIRST else len(SIMPLER_FIRST), group.label
 
 
 def shown(label: str, metric: str = "") -> str:
