@@ -273,6 +273,30 @@ def test_the_margin_of_errors_is_a_part_of_the_targets_standard_deviation(deviat
     assert ("as good as GCN to within 1 % of the target's standard deviation" in str(ranking.verdict)) is good
 
 
+def test_models_that_are_not_shown_to_be_better_than_the_trivial_one_are_not_recommended() -> None:
+    trivial, near, far = [0.60, 0.61, 0.59], [0.61, 0.60, 0.60], [0.80, 0.81, 0.79]
+    best, constant = runs("goat", near, near, seconds=9.0), runs("constant", trivial, trivial)
+    found = verdict(best, runs("mlp", trivial, near, seconds=2.0), constant)
+    assert found.sentences[0] == "No model is shown to predict 'label' better than the majority class."
+    assert found.sentences[1].startswith("There is no clear difference between GOAT and ")
+    assert "more nodes" in found.sentences[-1]
+    assert (found.recommended, found.graph_helps, "the graph" in str(found)) == ("goat", None, False)
+    assert len(found.sentences) <= 5
+    # The best model on the validation nodes is lucky; another one is good.
+    lucky = verdict(runs("goat", far, near), runs("mlp", trivial, far), constant)
+    assert lucky.sentences[0] == "GOAT is not shown to predict 'label' better than the majority class."
+    assert "No model" not in str(lucky)
+    good = verdict(runs("goat", far, far), constant)
+    assert "shown to predict" not in str(good)
+    # If no model is better on the validation nodes either, a single run is enough to say so.
+    one = verdict(runs("goat", [0.5], [0.5]), runs("constant", [0.6], [0.6]))
+    assert one.sentences[0].startswith("No model is shown")
+    assert "shown to predict" not in str(verdict(runs("goat", [0.6], [0.6]), runs("constant", [0.5], [0.5])))
+    # Errors are those of a number.
+    error = verdict(runs("goat", trivial, trivial, metric="mse"), runs("constant", near, near, metric="mse"))
+    assert error.sentences[0] == "No model is shown to predict 'label' better than the training mean."
+
+
 def test_a_lead_that_never_varies_counts_as_much_as_its_test_nodes() -> None:
     always = {"nodes": (150, 50)}
     sure = verdict(runs("goat", [1.0] * 5, [1.0] * 5, **always), runs("gat", [0.5] * 5, [0.5] * 5, **always))

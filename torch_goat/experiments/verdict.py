@@ -178,7 +178,11 @@ def judge(groups: Sequence["RunGroup[Any]"], compare: Compare) -> Verdict | None
     margin = margin_of(groups)
     helps, text = _graph(groups, compare, margin)
     recommended, advice = _recommend(groups, compare, margin)
-    sentences += [text, advice]
+    none, useless = _trivial(groups, compare)
+    if none:
+        helps, text, recommended = None, "", best
+        advice = "Recommended: more nodes with a known target, or other columns, before any of these models is used."
+    sentences = [useless, *sentences, text, advice]
     return Verdict(
         best.label, second.label, best.metric, versus.difference, versus.interval, versus.p, versus.pairs, versus.over,
         versus.conclusion, recommended.label, helps, tuple(filter(None, sentences)),
@@ -286,6 +290,21 @@ def _graph(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -
         f"It is not shown that the graph helps: no clear difference was found between {names[0]} and {names[1]}, which "
         "ignores the edges."
     )
+
+
+def _trivial(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[bool, str]:
+    """Whether no model is shown to be better than the trivial one, and a sentence if the best is not."""
+    best, trivial = groups[0], next((one for one in groups if _model(one) == "constant"), None)
+    if trivial is None:
+        return False, ""
+    found = {one.label: compare(one, trivial, False).conclusion for one in groups if one is not trivial}
+    none = "clearly better" not in found.values()
+    if found.get(best.label, "" if none else "clearly better") in ("clearly better", "too few runs to tell"):
+        return False, ""
+    tables = best.runs[0].experiment.tables
+    what = "" if tables is None else f" {tables.target!r}"
+    which = "No model is shown" if none else f"{best.name} is not shown"
+    return none, f"{which} to predict{what} better than the {trivial.name}."
 
 
 def _recommend(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -> tuple["RunGroup[Any]", str]:
