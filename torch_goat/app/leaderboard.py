@@ -72,8 +72,7 @@ class Leaderboard:
         Args:
             model: The name of the model as in ``goat train --model``.
         """
-        verdict = self.verdict
-        run = self.ranking[model or (self.ranking.groups[0].label if verdict is None else verdict.recommended)].best
+        run = (self.ranking[model] if model else self.ranking.recommended).best
         kind = NodeClassifier if run.schema is not None and run.schema.classes else NodeRegressor
         return kind.of_run(run, self._place)
 

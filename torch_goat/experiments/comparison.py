@@ -137,6 +137,11 @@ class Ranking(Generic[R]):
         """Which model to use and how sure that is; ``None`` for fewer than two groups with a place."""
         return judge([group for group in self.groups if group.place], self._compare)
 
+    @property
+    def recommended(self) -> RunGroup[R]:
+        """The group that the verdict recommends, or the first if there is no verdict."""
+        return self.groups[0] if self.verdict is None else self[self.verdict.recommended]
+
     def difference(self, first: str, second: str) -> Difference:
         """The paired difference of two groups, with its interval, in the metric's own unit."""
         return self._compare(self[first], self[second], False)

@@ -1,8 +1,10 @@
 import csv
 import io
 import json
+import re
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,8 @@ from tests.app.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat import settings
 from torch_goat.app.cli import start
-from torch_goat.experiments import Experiment, Result, Run, TrainingOptions
+from torch_goat.experiments import Experiment, Result, Run, TrainingOptions, verdict
+from torch_goat.experiments.comparison import RunGroup
 from torch_goat.experiments.own_graph import MODELS
 from torch_goat.experiments.verdict import shown as model_name
 
@@ -124,8 +127,10 @@ def test_without_a_model_all_are_compared_on_the_same_splits(goat: Goat, tables:
         model: sum(results[f"{model}-{repeat}"].metrics["val"]["accuracy"] for repeat in range(2)) / 2
         for model in MODELS
     }
-    best = ended.out.split("The best run is in ")[1].split()[0]
-    winner = Path(best).name[:-2]
+    best = re.search(r"The best run of .+ is in (\S+)", ended.out)[1]
+    winner = Path(best).name[:-2]  # which is recommended, because two runs do not show that a cheaper one is as good
+    assert f"The best run of {model_name(winner)} is in {best}" in ended.out
+    assert f"The probabilities of the best run of {model_name(winner)} are calibrated" in ended.out
     assert means[winner] == max(means.values())
     assert "Too few runs to tell whether" in ended.out  # two
     alone = list(means.values()).count(means[winner]) == 1
@@ -143,6 +148,28 @@ def test_without_a_model_all_are_compared_on_the_same_splits(goat: Goat, tables:
     )
     for command in (f"predict {best}", "explain all/goat-", "report all "):
         assert f"  goat {command}" in ended.out
+
+
+def test_the_commands_use_the_run_of_the_recommended_model(
+    goat: Goat, tables: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not of the best one, if another is as good and cheaper."""
+
+    def recommend(groups: Sequence[RunGroup[Run]], *more: object) -> tuple[RunGroup[Run], str]:
+        return groups[-1], f"Recommended: {groups[-1].name}."
+
+    monkeypatch.setattr(verdict, "_recommend", recommend)
+    monkeypatch.setattr(verdict, "_trivial", lambda *more: (False, ""))
+    ended = goat("train", *tables, "--set", "epochs=1", "--device", "cpu", "--repeats", "2", "--out", "all")
+    name, folder = re.search(r"The best run of (.+) is in all/(\S+)", ended.out).groups()
+    assert f"Recommended: {name}." in ended.out
+    assert f"{name} is best on the validation nodes" not in ended.out
+    assert f"The probabilities of the best run of {name} are calibrated" in ended.out
+    assert f"  goat predict all/{folder} nodes.csv" in ended.out
+    number = int(folder[-1])
+    both = [Run(f"all/{folder[:-1]}{seed}").result.metrics["val"]["accuracy"] for seed in range(2)]
+    assert both[number] == max(both)
+    assert model_name(folder[:-2]) == name
 
 
 def test_orders_that_are_asked_for_are_those_of_goat(goat: Goat, tables: list[str]) -> None:
