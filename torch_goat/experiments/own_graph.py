@@ -54,16 +54,15 @@ def is_unbalanced(graph: "TableGraph") -> bool:
 
 
 def deciding_metric(graph: "TableGraph", asked: str = "") -> str:
-    """The metric by which models are compared on a graph: the one that was asked for, else accuracy or MSE."""
-    if graph.schema.task == "regression":
-        if asked not in ("", "mse"):
-            raise SettingsError(
-                f"{asked} is a metric of classes, but {graph.schema.target!r} is a number; leave it out."
-            )
-        return "mse"
+    """The metric by which models are compared on a graph: the one that was asked for, else accuracy or RMSE."""
+    numeric = graph.schema.task == "regression"
+    if numeric and asked in DECIDING:
+        raise SettingsError(
+            f"{asked} is a metric of classes, but {graph.schema.target!r} is a number; leave it out, or use rmse."
+        )
     if asked:
-        check_known("metric", asked, DECIDING)
-    return asked or "accuracy"
+        check_known("metric", asked, ("rmse",) if numeric else DECIDING)
+    return asked or ("rmse" if numeric else "accuracy")
 
 
 def table_experiment(
@@ -77,7 +76,7 @@ def table_experiment(
     if config is None:
         config = own_starting_point(graph.schema.task, model)
         deciding = deciding_metric(graph, metric)
-        if deciding not in ("accuracy", "mse"):
+        if deciding not in ("accuracy", "rmse"):
             changes: dict[str, Any] = {"metric": deciding, "class_weights": deciding == "macro_f1"}
             config = replace(config, training=replace(config.training, **changes))
     options, training = config.model, config.training
@@ -185,7 +184,8 @@ def compare_models(
         repeats: The number of random splits or seeds; see :func:`repetitions`.
         minutes: The time budget; 0 for none.
         models: The names of the models to compare.
-        metric: What decides, ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default the accuracy, or the MSE.
+        metric: What decides, ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default the accuracy. Numbers are
+            compared by RMSE.
         device: As in :func:`train`.
         runner: Trains one run; called like ``train(experiment, folder, graph=graph)``.
         on_plan: Called with the plan before the first run.
@@ -211,7 +211,7 @@ def compare_models(
         loaded, last = loaded if split == last else load_tables(tables, split), split
         runner(experiment, place, graph=_read_by(model, loaded))
         runs.append(Run(place))
-    ranking = compare_runs(runs, label=lambda run: run.experiment.model.name, metric=deciding_metric(graph, metric))
+    ranking = compare_runs(runs, label=lambda run: run.experiment.model.name, metric=metric)
     return ModelComparison(root, ranking, plan)
 
 

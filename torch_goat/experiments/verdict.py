@@ -223,7 +223,7 @@ def simplicity(group: "RunGroup[Any]") -> tuple[int, str]:
 def shown(label: str, metric: str = "") -> str:
     """The name of a model for users, given the label of its group and the metric."""
     if label in _BY_TASK:
-        return _BY_TASK[label][metric in ("mse", "r2")]
+        return _BY_TASK[label][metric in metrics.OF_TASK["regression"]]
     return _NAMES.get(label, label)
 
 

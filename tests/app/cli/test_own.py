@@ -172,6 +172,42 @@ def test_the_commands_use_the_run_of_the_recommended_model(
     assert model_name(folder[:-2]) == name
 
 
+def test_numbers_are_compared_by_rmse_and_older_runs_without_it_by_mse(goat: Goat, tmp_path: Path) -> None:
+    ages = [f"n{number},{number % 5},{20 + 7 * number % 31}.5" for number in range(30)]
+    write(tmp_path, "\n".join(["id,x,label", *ages]), "source,target\nn0,n1\nn1,n2\n")
+    command = [
+        "train",
+        *TABLES,
+        "--set",
+        "epochs=2",
+        "--device",
+        "cpu",
+        "--repeats",
+        "1",
+        "--minutes",
+        "0",
+        "--out",
+        "all",
+    ]
+    ended = goat(*command)
+    assert "validation root mean squared error" in ended.out
+    assert ended.err.count(": validation rmse ") == len(MODELS)
+    goat("report", "all", "-o", "report.html")
+    assert "has a root mean squared error of" in Path("report.html").read_text(encoding="utf-8")
+    rows = json.loads(goat("runs", "all", "--format", "json").out)
+    assert {row["metric"] for row in rows} == {"rmse"}
+    result = json.loads(Path("all/gcn-0/result.json").read_text())
+    for values in result["metrics"].values():
+        del values["rmse"], values["mae"]
+    Path("all/gcn-0/result.json").write_text(json.dumps(result))
+    Run(tmp_path / "all/gcn-0").accept()
+    ended = goat(*command)
+    assert "validation mean squared error" in ended.out
+    assert (ended.err.count("validation mse "), ended.err.count("validation rmse ")) == (1, len(MODELS) - 1)
+    message = "there is no metric 'mse'"
+    assert message in goat("train", *TABLES, "--metric", "mse", "--out", "other", code=2).err
+
+
 def test_orders_that_are_asked_for_are_those_of_goat(goat: Goat, tables: list[str]) -> None:
     goat("train", *tables, *FAST, "--set", "record_orderings=[1,3]", "--repeats", "1", "--out", "all")
     assert sorted(path.name for path in Path("all").glob("*/orderings/*")) == [

@@ -105,7 +105,8 @@ def train(
     metric: Annotated[
         str,
         options.graph_option(
-            "--metric", text="Metric that decides: accuracy, macro_f1 (all classes count equally) or roc_auc."
+            "--metric",
+            text="Metric that decides: accuracy, macro_f1 (all classes count equally) or roc_auc; rmse for numbers.",
         ),
     ] = "",
     repeats: Annotated[
