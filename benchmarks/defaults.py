@@ -124,7 +124,10 @@ def _kept(result: Result, metric: str) -> dict[str, float]:
 
 def markdown(rows: list[dict[str, Any]], settings: list[str], device: str) -> str:
     lines = [f"Test accuracy (ROC AUC for minesweeper and tolokers) in %, mean ± standard deviation; {device}.", ""]
-    lines += ["On all graphs, the validation accuracy chooses the epoch of the new defaults, the loss that of the old.", ""]
+    lines += [
+        "On all graphs, the validation accuracy chooses the epoch of the new defaults, the loss that of the old.",
+        "",
+    ]
     lines += [
         f"| graph | model | {' | '.join(settings)} | {settings[1]} − {settings[0]} |",
         f"|---|---|{'---:|' * (len(settings) + 1)}",

@@ -1,14 +1,19 @@
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations, product
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy import stats
 
 from tests.small_runs import Done, result
+from torch_goat.data.tables import Tables
 from torch_goat.experiments import Experiment, ModelOptions, TrainingOptions, compare_runs
-from torch_goat.experiments.comparison import RunGroup, paired_p_value, summarize, unpaired_p_value, wilson_interval
+from torch_goat.experiments.comparison import RunGroup, paired_p_value, summarize, unpaired_p_value
+from torch_goat.experiments.intervals import wilson_interval
 
 
 def test_mean_and_sample_standard_deviation_by_hand() -> None:
@@ -132,6 +137,24 @@ def test_weighted_classes_are_judged_by_macro_f1() -> None:
     assert [group.mean for group in compare_runs(runs).groups] == [0.5, 0.3]
 
 
+def test_numeric_columns_of_tables_are_judged_by_rmse_which_runs_of_earlier_versions_lack() -> None:
+    """The root of a mean is not the mean of roots: here the two metrics disagree."""
+    errors = {"gcn": [1.0, 49.0], "gat": [16.0, 25.0]}
+    tables = Tables("nodes.csv", "age", "edges.csv")
+    new = [
+        done(model, {split: {"mse": value, "rmse": value**0.5} for split in ("val", "test")}, seed=seed, index=seed)
+        for model, values in errors.items()
+        for seed, value in enumerate(values)
+    ]
+    assert compare_runs(new).metric == "mse"  # on a named dataset
+    new = [Done(replace(run.experiment, tables=tables), run.result) for run in new]
+    found = compare_runs(new)
+    assert (found.metric, [(group.label, group.mean) for group in found.groups]) == ("rmse", [("gcn", 4), ("gat", 4.5)])
+    old = {split: {"mse": values["mse"]} for split, values in new[0].result.metrics.items()}
+    mixed = [Done(new[0].experiment, replace(new[0].result, metrics=old)), *new[1:]]
+    assert (compare_runs(mixed).metric, compare_runs(mixed).groups[0].label) == ("mse", "gat")
+
+
 def test_incomplete_and_undefined_groups_have_no_place() -> None:
     runs = accuracies("gcn", [0.7, 0.9], [0.6, 0.8]) + accuracies("gat", [0.9], [0.9])
     runs += accuracies("gin", [math.nan, 0.9], [0.5, 0.5])
@@ -149,6 +172,22 @@ def test_equal_rounded_means_share_a_place() -> None:
     places = {group.label: group.place for group in compare_runs(runs, scale=100, decimals=0).groups}
     assert places == {"gat": 1, "gcn": 1, "gin": 2}
     assert [group.place for group in compare_runs(runs).groups] == [1, 2, 3]
+
+
+@given(order=st.permutations(range(18)))
+def test_equally_good_models_are_ranked_by_simplicity_however_their_runs_are_ordered(order: list[int]) -> None:
+    """Else ``goat train`` and ``goat report`` would name different best models."""
+    runs = []
+    for model in ("goat", "constant", "pna", "gin", "sage-mean", "mlp"):
+        scores = [0.1, 0.2, 0.6] if model == "pna" else [0.6, 0.1, 0.2]  # 0.9 and 0.8999999999999999
+        runs += accuracies(model, scores, scores)
+    found = compare_runs([runs[place] for place in order])
+    assert [group.label for group in found.groups] == ["constant", "mlp", "sage-mean", "goat", "gin", "pna"]
+    assert found.verdict is not None
+    assert "majority class and MLP are equally good on the validation nodes." in str(found.verdict)
+    tied = [run for model in ("gcn", "gat") for run in accuracies(model, [0.5, 0.7, 0.7], [0.5, 0.6, 0.7])]
+    for group in compare_runs([tied[place] for place in order if place < 6]).groups:
+        assert group.best.experiment.seed == 1
 
 
 def test_intervals_are_scipys() -> None:
@@ -172,13 +211,16 @@ def test_intervals_are_scipys() -> None:
     normal = stats.norm.interval(0.95, loc=0.3, scale=stats.sem(squares))
     assert interval(single, test_nodes=3, errors=lambda run: squares) == pytest.approx((max(0, normal[0]), normal[1]))
     assert all(map(math.isnan, interval(single, test_nodes=3)))
+    root = [done("gcn", {split: {"rmse": 0.3**0.5} for split in ("val", "test")})]
+    found = interval(root, metric="rmse", test_nodes=3, errors=lambda run: squares)
+    assert found == pytest.approx((max(0, normal[0]) ** 0.5, normal[1] ** 0.5))  # of the squares, as its root
 
 
 def test_groups_are_named_by_the_settings_in_which_they_differ() -> None:
     metrics = {split: {"accuracy": 0.5} for split in ("val", "test")}
     same = {"epochs": 9, "learning_rate": 0.1, "weight_decay": 0.0, "warmup": 3}
     runs = [done("gat", metrics), done("gat", metrics, seed=1), done("gcn", metrics)]
-    assert [(group.label, len(group.runs)) for group in compare_runs(runs).groups] == [("gat", 2), ("gcn", 1)]
+    assert [(group.label, len(group.runs)) for group in compare_runs(runs).groups] == [("gcn", 1), ("gat", 2)]
     runs += [done("gat", metrics, clip_norm=clip_norm, **same) for clip_norm in (1.0, 2.0)]
     labels = {group.label for group in compare_runs(runs).groups}
     first = "gat, epochs=9, learning_rate=0.1, weight_decay=0.0, warmup=3, clip_norm="

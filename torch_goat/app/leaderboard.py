@@ -72,8 +72,7 @@ class Leaderboard:
         Args:
             model: The name of the model as in ``goat train --model``.
         """
-        verdict = self.verdict
-        run = self.ranking[model or (self.ranking.groups[0].label if verdict is None else verdict.recommended)].best
+        run = (self.ranking[model] if model else self.ranking.recommended).best
         kind = NodeClassifier if run.schema is not None and run.schema.classes else NodeRegressor
         return kind.of_run(run, self._place)
 
@@ -109,7 +108,8 @@ def compare(
         repeats: The number of random splits or seeds; 3 by default, or 1 for folds and split columns.
         index: The first random split, or the only fold or split column.
         minutes: The time budget in minutes; models that do not fit are skipped. 0 for no limit.
-        metric: The metric that decides: ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default accuracy or MSE.
+        metric: The metric that decides: ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default accuracy.
+            Numbers are compared by RMSE.
         device: As in :class:`NodeClassifier`.
         folder: Where the tables and runs are kept; finished runs in this folder are reused. By default a temporary
             folder, which is removed with the leaderboard and its estimators.

@@ -4,22 +4,22 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import fmean
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from torch_goat import settings
+from torch_goat.experiments.intervals import mean_interval
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive
 from torch_goat.experiments.training.options import Experiment, of_result, without_repetition
 from torch_goat.experiments.training.result import Result
-from torch_goat.experiments.verdict import Difference, Verdict, judge, paired_difference, shown
+from torch_goat.experiments.verdict import Difference, Verdict, judge, paired_difference, shown, simplicity
 
 REPEATS: Final = 3  # runs of each model
 EXACT_PAIRS: Final = 13  # up to this number of pairs, the signed-rank test enumerates all assignments of signs
 LABEL_SETTINGS: Final = 4  # settings that a label lists
-Z95: Final = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
 
 class FinishedRun(Protocol):
@@ -33,6 +33,10 @@ class FinishedRun(Protocol):
 
 
 R = TypeVar("R", bound=FinishedRun)
+
+
+def _split_and_seed(run: FinishedRun) -> tuple[int, int]:
+    return run.experiment.index, run.experiment.seed
 
 
 class Summary(NamedTuple):
@@ -104,8 +108,10 @@ class RunGroup(Generic[R]):
 
     @property
     def best(self) -> R:
-        """The run with the best ranking score."""
-        return min(zip(self.runs, self.rank_scores, strict=True), key=lambda one: rank_key(one[1], self.metric))[0]
+        """The run with the best ranking score; of equal ones that on the first split, with the smallest seed."""
+        keys = [rank_key(value, self.metric) for value in self.rank_scores]
+        order = list(zip(keys, map(_split_and_seed, self.runs), strict=True))
+        return self.runs[order.index(min(order))]
 
     def summary(self, split: str, metric: str) -> Summary:
         """Mean and standard deviation of any metric on any split."""
@@ -131,6 +137,11 @@ class Ranking(Generic[R]):
         """Which model to use and how sure that is; ``None`` for fewer than two groups with a place."""
         return judge([group for group in self.groups if group.place], self._compare)
 
+    @property
+    def recommended(self) -> RunGroup[R]:
+        """The group that the verdict recommends, or the first if there is no verdict."""
+        return self.groups[0] if self.verdict is None else self[self.verdict.recommended]
+
     def difference(self, first: str, second: str) -> Difference:
         """The paired difference of two groups, with its interval, in the metric's own unit."""
         return self._compare(self[first], self[second], False)
@@ -153,7 +164,7 @@ def compare_runs(
     runs: Iterable[R],
     *,
     label: Callable[[R], str] | None = None,
-    repetition: Callable[[R], Hashable] = lambda run: (run.experiment.index, run.experiment.seed),
+    repetition: Callable[[R], Hashable] = _split_and_seed,
     metric: str = "",
     split: str = "test",
     rank_by: str = "val",
@@ -184,7 +195,7 @@ def compare_runs(
         scale: Factor of all scores, 100 for percentages.
         decimals: Decimals of the means that decide the ranking; groups with equal rounded means share a place.
         test_nodes: Number of test nodes, for the interval of a single run's accuracy; by default the recorded one.
-        errors: Squared errors of a run's test nodes, for the interval of a single run's MSE.
+        errors: Squared errors of a run's test nodes, for the interval of a single run's MSE or RMSE.
     """
     runs = list(runs)
     metric = metric or deciding_metric(runs)
@@ -198,17 +209,18 @@ def compare_runs(
     for name, distinct in members.items():
         together = tuple(distinct.values())
         scores = [score(run, split, metric) for run in together]
-        low, high = _interval(together, scores, metric, test_nodes, errors)
+        squares = None if errors is None or len(together) > 1 else partial(errors, together[0])
+        low, high = mean_interval(scores, metric, test_nodes, squares)
         repetitions = tuple(repetition(run) for run in together)
         scaled, ranking = (tuple(scale * score(run, one, metric) for run in together) for one in (split, rank_by))
         interval = scale * low, scale * high
         groups.append(RunGroup(name, together, repetitions, scaled, ranking, interval, metric))
 
-    groups.sort(key=lambda group: rank_key(group.rank_mean, metric))
+    # Sums of the same scores in another order may differ in their last digits.
+    groups.sort(key=lambda group: (rank_key(float(f"{group.rank_mean:.12g}"), metric), simplicity(group)))
     finite = [group for group in groups if math.isfinite(group.rank_mean)]
     complete = [group for group in finite if planned is None or len(group.runs) == planned[group.label]]
-    labels = [group.label for group in complete]
-    rest = [group for group in groups if group.label not in labels]
+    rest = [group for group in groups if all(group is not one for one in complete)]
     means = [group.rank_mean if decimals is None else round(group.rank_mean, decimals) for group in complete]
     places = {mean: place for place, mean in enumerate(dict.fromkeys(means), 1)}
     ranked = []
@@ -222,10 +234,13 @@ def compare_runs(
 
 def deciding_metric(runs: Sequence[FinishedRun]) -> str:
     """The metric that decides which run is better: the one that they were trained for or that judges the dataset, if
-    any; macro F1 if one weights the classes; else the task's first."""
+    any; macro F1 if one weights the classes; RMSE for a numeric column of tables, unless the runs are of an earlier
+    version without it; else the task's first."""
     if asked := next((run.experiment.metric for run in runs if run.experiment.metric), ""):
         return asked
     first = next(iter(runs[0].result.metrics["val"]))
+    if first == "mse" and all(run.experiment.tables and "rmse" in run.result.metrics["val"] for run in runs):
+        return "rmse"
     return decisive(first, any(run.experiment.training.class_weights for run in runs))
 
 
@@ -268,20 +283,6 @@ def summarize(values: Sequence[float]) -> Summary:
         raise ValueError("cannot summarize an empty sequence; pass at least one value.")
     std = float(np.std(values, ddof=1)) if len(values) > 1 else None
     return Summary(float(np.mean(values)), std, len(values))
-
-
-def wilson_interval(successes: float, count: int) -> tuple[float, float]:
-    """Wilson's 95 % interval of a proportion."""
-    share, z2 = successes / count, Z95**2
-    middle = (share + z2 / (2 * count)) / (1 + z2 / count)
-    half = Z95 / (1 + z2 / count) * np.sqrt(share * (1 - share) / count + z2 / (4 * count**2))
-    return max(0.0, float(middle - half)), min(1.0, float(middle + half))
-
-
-def normal_interval(mean: float, values: np.ndarray) -> tuple[float, float]:
-    """95 % interval of the mean of many values under a normal distribution; NaN for fewer than two."""
-    half = Z95 * float(values.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else math.nan
-    return mean - half, mean + half
 
 
 def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
@@ -345,26 +346,6 @@ def _share_as_extreme(ways: np.ndarray, found: int) -> float:
     return float(ways[distance >= distance[found] - 1e-9].sum() / ways.sum())
 
 
-def _interval(
-    runs: Sequence[R], scores: Sequence[float], metric: str, test_nodes: int, errors: Callable[[R], np.ndarray] | None
-) -> tuple[float, float]:
-    """The t interval of several runs; for a single one, the interval over its test nodes."""
-    from scipy import special  # not needed to train
-
-    mean = float(np.mean(scores))
-    low, high = math.nan, math.nan
-    if len(scores) > 1:
-        half = special.stdtrit(len(scores) - 1, 0.975) * np.std(scores, ddof=1) / math.sqrt(len(scores))
-        low, high = mean - float(half), mean + float(half)
-    elif test_nodes and metric == "accuracy" and math.isfinite(mean):
-        low, high = wilson_interval(mean * test_nodes, test_nodes)
-    elif test_nodes > 1 and metric == "mse" and math.isfinite(mean) and errors is not None:
-        low, high = normal_interval(mean, errors(runs[0]))
-    if math.isfinite(low):  # the distributions are unbounded, the metrics are not
-        low, high = max(low, 0.0), high if metric in LOWER_IS_BETTER else min(high, 1.0)
-    return low, high
-
-
 def _compare(group: RunGroup[R], other: RunGroup[R], paired: bool | None) -> Comparison:
     ours, theirs = group.values, other.values
     common = [one for one in theirs if one in ours]
@@ -380,7 +361,7 @@ def _by_repetition(group: RunGroup[R], split: str) -> dict[tuple[int, int], floa
     """The metric of a group on the nodes of a split, by split index and seed; the mean of runs that share both."""
     found: dict[tuple[int, int], list[float]] = {}
     for run in group.runs:
-        found.setdefault((run.experiment.index, run.experiment.seed), []).append(score(run, split, group.metric))
+        found.setdefault(_split_and_seed(run), []).append(score(run, split, group.metric))
     return {one: float(np.mean(values)) for one, values in found.items()}
 
 

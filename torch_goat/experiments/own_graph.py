@@ -24,12 +24,13 @@ from torch_goat.experiments.training.metrics import DECIDING
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.task import task_of
 from torch_goat.experiments.training.train import train
+from torch_goat.experiments.verdict import SIMPLER_FIRST
 from torch_goat.settings import SettingsError, check_known
 
 if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
-MODELS: Final = ("goat", "gat", "sage-mean", "gcn", "mlp", "trees", "linear", "constant")  # compared on your graph
+MODELS: Final = SIMPLER_FIRST[::-1]  # compared on your graph
 UNBALANCED: Final = 3.0  # the ratio of the largest to the smallest class from which on classes are unbalanced
 RECORDED: Final = (0, 10, 30, 100, 300)  # epochs whose orderings are recorded, to show how stable they are
 MOST_RECORDED: Final = 1_000_000  # edges times heads; beyond, the files would be large
@@ -53,16 +54,15 @@ def is_unbalanced(graph: "TableGraph") -> bool:
 
 
 def deciding_metric(graph: "TableGraph", asked: str = "") -> str:
-    """The metric by which models are compared on a graph: the one that was asked for, else accuracy or MSE."""
-    if graph.schema.task == "regression":
-        if asked not in ("", "mse"):
-            raise SettingsError(
-                f"{asked} is a metric of classes, but {graph.schema.target!r} is a number; leave it out."
-            )
-        return "mse"
+    """The metric by which models are compared on a graph: the one that was asked for, else accuracy or RMSE."""
+    numeric = graph.schema.task == "regression"
+    if numeric and asked in DECIDING:
+        raise SettingsError(
+            f"{asked} is a metric of classes, but {graph.schema.target!r} is a number; leave it out, or use rmse."
+        )
     if asked:
-        check_known("metric", asked, DECIDING)
-    return asked or "accuracy"
+        check_known("metric", asked, ("rmse",) if numeric else DECIDING)
+    return asked or ("rmse" if numeric else "accuracy")
 
 
 def table_experiment(
@@ -76,7 +76,7 @@ def table_experiment(
     if config is None:
         config = own_starting_point(graph.schema.task, model)
         deciding = deciding_metric(graph, metric)
-        if deciding not in ("accuracy", "mse"):
+        if deciding not in ("accuracy", "rmse"):
             changes: dict[str, Any] = {"metric": deciding, "class_weights": deciding == "macro_f1"}
             config = replace(config, training=replace(config.training, **changes))
     options, training = config.model, config.training
@@ -184,7 +184,8 @@ def compare_models(
         repeats: The number of random splits or seeds; see :func:`repetitions`.
         minutes: The time budget; 0 for none.
         models: The names of the models to compare.
-        metric: What decides, ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default the accuracy, or the MSE.
+        metric: What decides, ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default the accuracy. Numbers are
+            compared by RMSE.
         device: As in :func:`train`.
         runner: Trains one run; called like ``train(experiment, folder, graph=graph)``.
         on_plan: Called with the plan before the first run.
@@ -210,7 +211,7 @@ def compare_models(
         loaded, last = loaded if split == last else load_tables(tables, split), split
         runner(experiment, place, graph=_read_by(model, loaded))
         runs.append(Run(place))
-    ranking = compare_runs(runs, label=lambda run: run.experiment.model.name, metric=deciding_metric(graph, metric))
+    ranking = compare_runs(runs, label=lambda run: run.experiment.model.name, metric=metric)
     return ModelComparison(root, ranking, plan)
 
 

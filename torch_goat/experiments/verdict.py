@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import median
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
@@ -18,7 +19,9 @@ Scores = Mapping[tuple[int, int], float]  # a metric of one model, by split and 
 
 FEWEST: Final = 3  # pairs of runs below which nothing is concluded
 MOST: Final = 1000  # splits or seeds beyond which it is impractical to settle a difference
-CHEAPER: Final = 1.5  # factor in training time from which on a model is recommended for being cheaper
+CHEAPER: Final = 1.5  # factor in training time from which on a model counts as cheaper
+MARGIN: Final = 0.01  # loss up to which a model is as good: a share, or a part of the target's standard deviation
+SIMPLER_FIRST: Final = ("constant", "linear", "trees", "mlp", "gcn", "sage-mean", "gat", "goat")
 WITHOUT_EDGES: Final = frozenset({"constant", "linear", "trees", "mlp"})  # models that do not read the graph
 _NAMES: Final = {
     "goat": "GOAT", "gat": "GAT", "gatv2": "GATv2", "gcn": "GCN", "gin": "GIN", "pna": "PNA", "mlp": "MLP",
@@ -130,8 +133,15 @@ class Verdict:
     """Which model to use, and how certain that is.
 
     The best model and the runner-up are chosen on the validation nodes; their difference is measured on the test nodes.
-    A model is *as good* as another if its mean on the validation nodes is worse by at most one standard error of their
-    difference, and the other model is not clearly better on the test nodes.
+
+    A model is *as good* as another if their difference on the test nodes is not clear, and its interval over several
+    splits excludes a loss of more than the margin: one percentage point of a share, one percent of the target's
+    standard deviation for a root mean squared or mean absolute error, two percent of its variance for a mean squared
+    error, and 0.02 of R². An interval that includes larger losses shows nothing, so a wide one never makes a model as
+    good. One percentage point is one node in a hundred, less than most splits of a graph can tell apart. For a model
+    that is better than the training mean, one percent of the standard deviation is at most about 0.02 of R².
+
+    The runs of a single split do not show that a model is as good, because their interval covers the seeds only.
     """
 
     best: str  # label of its group
@@ -144,8 +154,8 @@ class Verdict:
     over: Literal["splits", "seeds"]  # what varies between the pairs: with one split, the interval is about seeds only
     conclusion: Conclusion
     recommended: str  # the best, or the cheapest model that is as good
-    graph_helps: bool | None  # None if it is unclear or no model without edges (or none with them) was compared
-    sentences: tuple[str, ...]  # all of this, for the user; the first is the answer
+    graph_helps: bool | None  # None if neither is shown, or no model without edges (or none with them) was compared
+    sentences: tuple[str, ...]  # all of this, for the user: first the answer, last the advice
 
     def __str__(self) -> str:
         return " ".join(self.sentences)
@@ -162,43 +172,67 @@ def judge(groups: Sequence["RunGroup[Any]"], compare: Compare) -> Verdict | None
     versus = compare(best, second, False)
     name, other = best.name, second.name
     lead = f"{name} is best on the validation nodes, {other} is second."
-    if best.rank_mean == second.rank_mean:
+    if math.isclose(best.rank_mean, second.rank_mean, rel_tol=1e-11):
         lead = f"{name} and {other} are equally good on the validation nodes."
-    sentences = [f"{_conclude(versus, name, other)} {lead}", _measured(versus, name, other), _settle(versus)]
-    recommended = _recommended(groups, compare)
-    helps, text = _graph(groups, compare)
-    sentences.append(text)
-    if recommended is not best:
-        sentences.append(
-            f"Recommended: {recommended.name}, which is as good as {name} and trains in {recommended.seconds:.2g} s "
-            f"instead of {best.seconds:.2g} s."
-        )
+    sentences = [f"{_conclude(versus, name, other)}; {lead}", _measured(versus, name, other), _settle(versus)]
+    margin = margin_of(groups)
+    helps, text = _graph(groups, compare, margin)
+    recommended, advice = _recommend(groups, compare, margin)
+    none, useless = _trivial(groups, compare)
+    if none:
+        helps, text, recommended = None, "", best
+        advice = "Recommended: more nodes with a known target, or other columns, before any of these models is used."
+    sentences = [useless, *sentences, text, advice]
     return Verdict(
         best.label, second.label, best.metric, versus.difference, versus.interval, versus.p, versus.pairs, versus.over,
         versus.conclusion, recommended.label, helps, tuple(filter(None, sentences)),
     )  # fmt: skip
 
 
-def as_good(model: "RunGroup[Any]", other: "RunGroup[Any]", compare: Compare) -> bool:
-    """Whether a model is as good as another, which must have the better mean on the validation nodes."""
-    val = compare(other, model, True)
-    near = abs(val.difference) <= val.error if math.isfinite(val.error) else val.difference == 0
-    return near and compare(other, model, False).conclusion in ("no clear difference", "clearly worse")
+def margin_of(groups: Sequence["RunGroup[Any]"]) -> float:
+    """The loss up to which a model is as good as another, see :class:`Verdict`; NaN for an error of unknown scale."""
+    metric = groups[0].metric
+    if metric not in metrics.LOWER_IS_BETTER:
+        return 2 * MARGIN if metric == "r2" else MARGIN
+    measured = [run.result.metrics.get("test", {}) for group in groups for run in group.runs]
+    shares = [(one.get("mse", math.nan), 1 - one.get("r2", math.nan)) for one in measured]  # error and its share
+    variances = [error / share for error, share in shares if 0 < share < math.inf and math.isfinite(error)]
+    variance = median(variances) if variances else math.nan
+    return 2 * MARGIN * variance if metric == "mse" else MARGIN * math.sqrt(variance)
+
+
+def _is_as_good(model: "RunGroup[Any]", other: "RunGroup[Any]", compare: Compare, margin: float) -> bool:
+    versus = compare(model, other, False)
+    loss = versus.interval[1] if versus.metric in metrics.LOWER_IS_BETTER else -versus.interval[0]
+    varies = versus.error > 0  # several runs with the same outcome are no more than one
+    return varies and versus.over == "splits" and versus.conclusion != "clearly worse" and loss <= margin
+
+
+def _is_close(model: "RunGroup[Any]", best: "RunGroup[Any]", compare: Compare) -> bool:
+    """Whether no clear difference was found, and that on the validation nodes is at most one standard error."""
+    val, test = (compare(best, model, ranking) for ranking in (True, False))
+    return abs(val.difference) <= val.error and test.conclusion in ("no clear difference", "clearly worse")
+
+
+def simplicity(group: "RunGroup[Any]") -> tuple[int, str]:
+    """Sorts groups that are equally good: the simpler model first, others by their label."""
+    model = _model(group)
+    return SIMPLER_FIRST.index(model) if model in SIMPLER_FIRST else len(SIMPLER_FIRST), group.label
 
 
 def shown(label: str, metric: str = "") -> str:
     """The name of a model for users, given the label of its group and the metric."""
     if label in _BY_TASK:
-        return _BY_TASK[label][metric in ("mse", "r2")]
+        return _BY_TASK[label][metric in metrics.OF_TASK["regression"]]
     return _NAMES.get(label, label)
 
 
 def _conclude(versus: Difference, name: str, other: str) -> str:
     if versus.conclusion == "too few runs to tell":
-        return f"Too few runs to tell whether {name} or {other} is better."
+        return f"Too few runs to tell whether {name} or {other} is better"
     if versus.conclusion == "no clear difference":
-        return f"There is no clear difference between {name} and {other}."
-    return f"{name} is {versus.conclusion} than {other} on the test nodes."
+        return f"There is no clear difference between {name} and {other}"
+    return f"{name} is {versus.conclusion} than {other} on the test nodes"
 
 
 def _measured(versus: Difference, name: str, other: str) -> str:
@@ -235,7 +269,7 @@ def _settle(versus: Difference) -> str:
     return f"Not even {MOST} seeds would settle it; several splits might."
 
 
-def _graph(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[bool | None, str]:
+def _graph(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -> tuple[bool | None, str]:
     """Whether the best model with edges is better than the best one without."""
     without = next((one for one in groups if _model(one) in WITHOUT_EDGES), None)
     reader = next((one for one in groups if _model(one) not in WITHOUT_EDGES), None)
@@ -245,24 +279,61 @@ def _graph(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[bool | 
     names = reader.name, without.name
     if versus.conclusion == "too few runs to tell":
         return None, "Too few runs to tell whether the graph helps."
-    ahead = groups.index(without) < groups.index(reader)
-    if versus.conclusion == "clearly worse" or (ahead and versus.conclusion != "clearly better"):
-        level = "better than" if versus.conclusion == "clearly worse" else "at least as good as"
-        return False, f"The graph does not help: {names[1]}, which ignores the edges, is {level} {names[0]}."
-    if not ahead and as_good(without, reader, compare):
-        return False, f"The graph does not help: {names[1]}, which ignores the edges, is as good as {names[0]}."
     if versus.conclusion == "clearly better":
         return True, f"The graph helps: {names[0]} is clearly better than {names[1]}, the best model without edges."
-    return (
-        None,
-        f"It is not clear whether the graph helps: compare {names[0]} with {names[1]}, which ignores the edges.",
+    if versus.conclusion == "clearly worse":
+        return False, f"The graph does not help: {names[1]}, which ignores the edges, is better than {names[0]}."
+    if _is_as_good(without, reader, compare, margin):
+        level = f"as good as {names[0]} {_within(versus.metric)}"
+        return False, f"The graph does not help: {names[1]}, which ignores the edges, is {level}."
+    return None, (
+        f"It is not shown that the graph helps: no clear difference was found between {names[0]} and {names[1]}, which "
+        "ignores the edges."
     )
 
 
-def _recommended(groups: Sequence["RunGroup[Any]"], compare: Compare) -> "RunGroup[Any]":
+def _trivial(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[bool, str]:
+    """Whether no model is shown to be better than the trivial one, and a sentence if the best is not."""
+    best, trivial = groups[0], next((one for one in groups if _model(one) == "constant"), None)
+    if trivial is None:
+        return False, ""
+    found = {one.label: compare(one, trivial, False).conclusion for one in groups if one is not trivial}
+    none = "clearly better" not in found.values()
+    if found.get(best.label, "" if none else "clearly better") in ("clearly better", "too few runs to tell"):
+        return False, ""
+    tables = best.runs[0].experiment.tables
+    what = "" if tables is None else f" {tables.target!r}"
+    which = "No model is shown" if none else f"{best.name} is not shown"
+    return none, f"{which} to predict{what} better than the {trivial.name}."
+
+
+def _recommend(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -> tuple["RunGroup[Any]", str]:
+    """The best model or the cheapest that is as good, and a sentence that also names a cheaper one that may be."""
     best = groups[0]
-    cheaper = [one for one in groups[1:] if CHEAPER * one.seconds < best.seconds and as_good(one, best, compare)]
-    return min(cheaper, key=lambda one: one.seconds, default=best)
+    cheaper = [one for one in groups[1:] if CHEAPER * one.seconds < best.seconds and _model(one) != "constant"]
+    cheaper.sort(key=lambda one: one.seconds)
+    for one in cheaper:
+        if _is_as_good(one, best, compare, margin):
+            level = f"as good as {best.name} {_within(best.metric)}"
+            return one, f"Recommended: {one.name}, which is {level} and trains in {_times(one, best)}."
+    for one in cheaper:
+        if _is_close(one, best, compare):
+            found = f"{one.name} is cheaper ({_times(one, best)}), and no clear difference from {best.name} was found"
+            return best, f"Recommended: {best.name}; {found}."
+    return best, f"Recommended: {best.name}."
+
+
+def _within(metric: str) -> str:
+    """The margin, for users."""
+    part = (
+        f"{2 * MARGIN:g} of R²" if metric in ("mse", "r2") else f"{100 * MARGIN:g} % of the target's standard deviation"
+    )
+    return f"to within {'one percentage point' if metric in metrics.PERCENT else part}"
+
+
+def _times(group: "RunGroup[Any]", other: "RunGroup[Any]") -> str:
+    ours, theirs = (f"{one.seconds:.2g}" if one.seconds < 10 else f"{one.seconds:.0f}" for one in (group, other))
+    return f"{ours} s instead of {theirs} s"
 
 
 def _model(group: "RunGroup[Any]") -> str:

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,8 @@ from tests.app.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat import settings
 from torch_goat.app.cli import start
-from torch_goat.experiments import Experiment, Result, Run, TrainingOptions
+from torch_goat.experiments import Experiment, Result, Run, TrainingOptions, verdict
+from torch_goat.experiments.comparison import RunGroup
 from torch_goat.experiments.own_graph import MODELS
 from torch_goat.experiments.verdict import shown as model_name
 
@@ -65,7 +67,7 @@ def test_it_is_said_whether_probabilities_are_rescaled(goat: Goat, tables: list[
     out = goat(*command).out
     error = Run("run").result.calibration["test"]["error_before"]  # type: ignore[index]
     assert (
-        "The probabilities of run are not rescaled: with 2 validation nodes, there is no clear sign that they are "
+        "The probabilities of the run are not rescaled: with 2 validation nodes, there is no clear sign that they are "
         f"wrong. Expected calibration error on the test nodes: {100 * error:.1f} %.\n"
     ) in out
     written = json.loads(Path("run/result.json").read_text())
@@ -74,7 +76,7 @@ def test_it_is_said_whether_probabilities_are_rescaled(goat: Goat, tables: list[
         Path("run/result.json").write_text(json.dumps({**written, "temperature": temperature}))
         Path("run/digests.json").unlink(missing_ok=True)
         assert (
-            f"The probabilities of run are rescaled (temperature {temperature}), since they are too {wrong} on 2 "
+            f"The probabilities of the run are rescaled (temperature {temperature}), since they are too {wrong} on 2 "
             "validation nodes. Expected calibration error on the test nodes: 7.9 % before and 8.9 % after.\n"
         ) in goat(*command).out
 
@@ -157,8 +159,10 @@ def test_without_a_model_all_are_compared_on_the_same_splits(goat: Goat, tables:
         model: sum(results[f"{model}-{repeat}"].metrics["val"]["accuracy"] for repeat in range(2)) / 2
         for model in MODELS
     }
-    best = ended.out.split("The best run is in ")[1].split()[0]
-    winner = Path(best).name[:-2]
+    best = re.search(r"The best run of .+ is in (\S+)", ended.out)[1]
+    winner = Path(best).name[:-2]  # which is recommended, because two runs do not show that a cheaper one is as good
+    assert f"The best run of {model_name(winner)} is in {best}" in ended.out
+    assert f"The probabilities of the best run of {model_name(winner)} are " in ended.out
     assert means[winner] == max(means.values())
     assert "Too few runs to tell whether" in ended.out  # two
     alone = list(means.values()).count(means[winner]) == 1
@@ -176,6 +180,64 @@ def test_without_a_model_all_are_compared_on_the_same_splits(goat: Goat, tables:
     )
     for command in (f"predict {best}", "explain all/goat-", "report all "):
         assert f"  goat {command}" in ended.out
+
+
+def test_the_commands_use_the_run_of_the_recommended_model(
+    goat: Goat, tables: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And not of the best one, if another is as good and cheaper."""
+
+    def recommend(groups: Sequence[RunGroup[Run]], *more: object) -> tuple[RunGroup[Run], str]:
+        return groups[-1], f"Recommended: {groups[-1].name}."
+
+    monkeypatch.setattr(verdict, "_recommend", recommend)
+    monkeypatch.setattr(verdict, "_trivial", lambda *more: (False, ""))
+    ended = goat("train", *tables, "--set", "epochs=1", "--device", "cpu", "--repeats", "2", "--out", "all")
+    name, folder = re.search(r"The best run of (.+) is in all/(\S+)", ended.out).groups()
+    assert f"Recommended: {name}." in ended.out
+    assert f"{name} is best on the validation nodes" not in ended.out
+    assert f"The probabilities of the best run of {name} are " in ended.out
+    assert f"  goat predict all/{folder} nodes.csv" in ended.out
+    number = int(folder[-1])
+    both = [Run(f"all/{folder[:-1]}{seed}").result.metrics["val"]["accuracy"] for seed in range(2)]
+    assert both[number] == max(both)
+    assert model_name(folder[:-2]) == name
+
+
+def test_numbers_are_compared_by_rmse_and_older_runs_without_it_by_mse(goat: Goat, tmp_path: Path) -> None:
+    ages = [f"n{number},{number % 5},{20 + 7 * number % 31}.5" for number in range(30)]
+    write(tmp_path, "\n".join(["id,x,label", *ages]), "source,target\nn0,n1\nn1,n2\n")
+    command = [
+        "train",
+        *TABLES,
+        "--set",
+        "epochs=2",
+        "--device",
+        "cpu",
+        "--repeats",
+        "1",
+        "--minutes",
+        "0",
+        "--out",
+        "all",
+    ]
+    ended = goat(*command)
+    assert "validation root mean squared error" in ended.out
+    assert ended.err.count(": validation rmse ") == len(MODELS)
+    goat("report", "all", "-o", "report.html")
+    assert "has a root mean squared error of" in Path("report.html").read_text(encoding="utf-8")
+    rows = json.loads(goat("runs", "all", "--format", "json").out)
+    assert {row["metric"] for row in rows} == {"rmse"}
+    result = json.loads(Path("all/gcn-0/result.json").read_text())
+    for values in result["metrics"].values():
+        del values["rmse"], values["mae"]
+    Path("all/gcn-0/result.json").write_text(json.dumps(result))
+    Run(tmp_path / "all/gcn-0").accept()
+    ended = goat(*command)
+    assert "validation mean squared error" in ended.out
+    assert (ended.err.count("validation mse "), ended.err.count("validation rmse ")) == (1, len(MODELS) - 1)
+    message = "there is no metric 'mse'"
+    assert message in goat("train", *TABLES, "--metric", "mse", "--out", "other", code=2).err
 
 
 def test_orders_that_are_asked_for_are_those_of_goat(goat: Goat, tables: list[str]) -> None:

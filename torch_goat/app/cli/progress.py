@@ -182,8 +182,9 @@ class LeaderboardProgress:
         if not done:
             self._spent, self._planned = self._spent + time.monotonic() - begun, self._planned + expected
         left = sum(self._expected[self._number :]) * (self._spent / self._planned if self._planned else 1.0)
-        value = show(self._metric, result.metrics["val"][self._metric])
-        notes = [f"validation {self._metric} {value}", *(["finished before"] if done else [])]
+        values = result.metrics["val"]
+        metric = self._metric if self._metric in values else next(iter(values))  # of an earlier version
+        notes = [f"validation {metric} {show(metric, values[metric])}", *(["finished before"] if done else [])]
         notes += [f"about {duration(left)} left"] if left else []
         say(f"{name}: {', '.join(notes)}", stderr=True)
         return result, done

@@ -106,7 +106,8 @@ def train(
     metric: Annotated[
         str,
         options.graph_option(
-            "--metric", text="Metric that decides: accuracy, macro_f1 (all classes count equally) or roc_auc."
+            "--metric",
+            text="Metric that decides: accuracy, macro_f1 (all classes count equally) or roc_auc; rmse for numbers.",
         ),
     ] = "",
     repeats: Annotated[
@@ -168,11 +169,11 @@ def train(
             on_plan=progress.announce,
         )
         _show_ranking(compared.ranking, tables)
-        best = compared.ranking.groups[0].best.folder
-        _show_decision(Run(best).result, graph.schema.classes, best)
-        say(f"The best run is in {best}")
+        chosen = compared.ranking.recommended
+        _show_decision(chosen.best.result, graph.schema.classes, f"the best run of {chosen.name}")
+        say(f"The best run of {chosen.name} is in {chosen.best.folder}")
         goat = next((group for group in compared.ranking.groups if group.label == "goat"), None)
-        _show_next(tables, graph, best, None if goat is None else goat.best.folder, compared.folder)
+        _show_next(tables, graph, chosen.best.folder, None if goat is None else goat.best.folder, compared.folder)
         return
     experiment = begun.override(changed)
     if graph is not None and config is None:
@@ -182,7 +183,7 @@ def train(
     folder = out or Path("runs") / run_name(experiment)
     result, done = runner(experiment, folder, graph=graph if experiment.index == begun.index else None)
     _show_result(experiment, result, folder, done)
-    _show_decision(result, ("0", "1") if graph is None else graph.schema.classes, folder)
+    _show_decision(result, ("0", "1") if graph is None else graph.schema.classes)
     if tables is not None and graph is not None:
         _show_next(tables, graph, folder, folder if "goat" in experiment.model.name else None, folder)
 
@@ -237,8 +238,8 @@ def _show_result(experiment: Experiment, result: Result, folder: Path, done: boo
     say(f"{'Already finished; the' if done else 'The'} run is in {folder}")
 
 
-def _show_decision(result: Result, classes: Sequence[str], folder: Path) -> None:
-    """How good the probabilities are, and the decisions with a threshold; nothing for a regression."""
+def _show_decision(result: Result, classes: Sequence[str], run: str = "the run") -> None:
+    """How good the probabilities of a run are, and its decisions with a threshold; nothing for a regression."""
     split, name = ("test", "test") if "test" in result.metrics else ("val", "validation")
     if result.calibration is not None:
         before, after = (f"{100 * result.calibration[split][f'error_{when}']:.1f} %" for when in ("before", "after"))
@@ -248,14 +249,14 @@ def _show_decision(result: Result, classes: Sequence[str], folder: Path) -> None
             wrong = "certain" if temperature > 1 else "cautious"
             how = f"rescaled (temperature {temperature:.3g}), since they are too {wrong} on {nodes}"
             errors = f"{before} before and {after} after"
-        say(f"The probabilities of {folder} are {how}. Expected calibration error on the {name} nodes: {errors}.")
+        say(f"The probabilities of {run} are {how}. Expected calibration error on the {name} nodes: {errors}.")
     if result.at_threshold is not None:
         found = result.at_threshold[split]
         precision = 100 * found["precision"]
         precise = "no node reaches it" if math.isnan(precision) else f"precision {precision:.1f} %"
         say(
-            f"{classes[1]!r} is predicted if its probability is at least {result.threshold:.4g}: {precise}, recall "
-            f"{100 * found['recall']:.1f} % on the {name} nodes."
+            f"{classes[1]!r} is predicted by {run} if its probability is at least {result.threshold:.4g}: {precise}, "
+            f"recall {100 * found['recall']:.1f} % on the {name} nodes."
         )
 
 
@@ -286,15 +287,15 @@ def _shown(group: RunGroup[Run], split: str, metric: str) -> str:
     return number(metric, mean) + ("" if std is None else f" ± {number(metric, std, digits=2)}")
 
 
-def _show_next(tables: Tables, graph: "TableGraph", best: Path, ordered: Path | None, whole: Path) -> None:
-    """Prints the commands to run next: predict with the best run, explain one with a learned order, report on all."""
+def _show_next(tables: Tables, graph: "TableGraph", chosen: Path, ordered: Path | None, whole: Path) -> None:
+    """Prints the commands to run next: predict with the chosen run, explain one with a learned order, report on all."""
     degree = torch.bincount(graph.data.edge_index[1], minlength=graph.data.num_nodes)
     tests = graph.data.test_mask.nonzero().view(-1)
     node = graph.ids[int(tests[degree[tests].clamp(max=20).argmax()])]
     here = Path.cwd()
     files = [Path(path) for path in (tables.nodes, tables.edges) if path]
     near = [str(path.relative_to(here)) if path.is_relative_to(here) else str(path) for path in files]
-    commands = [["predict", str(best), *near, "-o", "predictions.csv"]]
+    commands = [["predict", str(chosen), *near, "-o", "predictions.csv"]]
     if ordered is not None:
         commands.append(["explain", str(ordered), "--node", node])
     commands.append(["report", str(whole), "-o", "report.html"])

@@ -11,7 +11,7 @@ from torch_geometric.data import Data
 from torch_goat.data.tables import Schema
 from torch_goat.data.tables.schema import Column
 from torch_goat.experiments import NamedGraph
-from torch_goat.experiments.comparison import Z95
+from torch_goat.experiments.intervals import Z95
 from torch_goat.experiments.training import metrics
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
 

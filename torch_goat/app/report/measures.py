@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from torch_goat.experiments.comparison import normal_interval, wilson_interval
+from torch_goat.experiments.intervals import normal_interval, wilson_interval
 from torch_goat.experiments.training.decisions import BINS, calibration_error
 
 

@@ -14,7 +14,7 @@ from torch_goat.experiments import Experiment, NamedGraph, Result, Run
 from torch_goat.experiments.comparison import Ranking, RunGroup
 from torch_goat.experiments.training import metrics
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER
-from torch_goat.experiments.verdict import Difference, shown
+from torch_goat.experiments.verdict import Difference
 
 Groups = Sequence[RunGroup[Run]]
 SPLITS = {"train": "training", "val": "validation", "test": "test"}
@@ -61,11 +61,8 @@ def answer(ranking: Ranking[Run], graphs: Sequence[NamedGraph]) -> Answer:
     if verdict is None:
         others = "To compare it with other models, train them on the same data and create a report on all runs."
         return Answer(level[0], level[1:], others)
-    sentences = list(verdict.sentences)
-    advice = next((one for one in sentences if one.startswith("Recommended:")), "")
-    details = [one for one in sentences[1:] if one != advice]
-    recommendation = advice or f"Recommended: {shown(verdict.recommended, verdict.metric)}."
-    return Answer(sentences[0], [*details, " ".join(level)], recommendation)
+    first, *details, advice = verdict.sentences
+    return Answer(first, [*details, " ".join(level)], advice)
 
 
 def _level(group: RunGroup[Run], graph: NamedGraph) -> str:
