@@ -146,8 +146,12 @@ def test_stability_over_seeds_matches_heads(runs: Path, deep: tuple[Run, Explana
 @pytest.mark.parametrize(
     ("tau", "meaning"),
     [
-        (0.9, "The best heads of other seeds agree with this order (tau 0.90)."),
-        (0.2, "Even the best heads of other seeds agree little (tau 0.20): the order means little."),
+        (0.9, "The best heads of other seeds agree with this order (tau 0.90, all heads 0.45, unrelated orders 0)."),
+        (
+            0.2,
+            "Even the best heads of other seeds agree little (tau 0.20, all heads 0.10, unrelated orders 0): the order "
+            "means little.",
+        ),
         (math.nan, ""),
     ],
 )

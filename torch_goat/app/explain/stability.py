@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final
 
 import torch
@@ -64,13 +65,14 @@ class Stability:
     @property
     def meaning(self) -> str:
         """What the agreement with other seeds says of the order, in a sentence; empty without other seeds."""
-        best = [one.best for one in self.seeds if math.isfinite(one.best)]
-        if not best:
+        known = [one for one in self.seeds if math.isfinite(one.best)]
+        if not known:
             return ""
-        tau = sum(best) / len(best)
-        if tau < LITTLE:
-            return f"Even the best heads of other seeds agree little (tau {tau:.2f}): the order means little."
-        return f"The best heads of other seeds agree with this order (tau {tau:.2f})."
+        best, mean = fmean(one.best for one in known), fmean(one.mean for one in known)
+        taus = f"tau {best:.2f}, all heads {mean:.2f}, unrelated orders 0"
+        if best < LITTLE:
+            return f"Even the best heads of other seeds agree little ({taus}): the order means little."
+        return f"The best heads of other seeds agree with this order ({taus})."
 
     def to_dict(self) -> dict[str, Any]:
         """The agreement at the first node and the mean over all compared nodes, for every epoch and seed."""
