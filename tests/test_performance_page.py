@@ -20,10 +20,10 @@ import standing
 import torch
 
 from tests.pages import ROOT, check_numbers
-from torch_goat.app.cli.start import SMALL
 from torch_goat.data.tables import leaks
 from torch_goat.data.tables.columns import MOSTLY
 from torch_goat.experiments.search import own_starting_point
+from torch_goat.experiments.training.threads import SMALL
 
 RESULTS = ROOT / "benchmarks/results"
 LAYERS = ["2026-11-18-cpu", "2026-11-18-h200"]  # the runs of layer.py that the page on performance includes

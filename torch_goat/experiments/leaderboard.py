@@ -21,6 +21,7 @@ from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.processes import make_fabric
 from torch_goat.experiments.training.result import PeakMemory, bytes_in
 from torch_goat.experiments.training.task import Task
+from torch_goat.experiments.training.threads import threads_for
 from torch_goat.experiments.training.train import build_network
 from torch_goat.experiments.verdict import shown
 from torch_goat.files import no_link, replace_file
@@ -176,7 +177,8 @@ def _try(start: Experiment, graph: "TableGraph", device: str, batches: bool) -> 
 def _timed(start: Experiment, graph: "TableGraph", device: str) -> PlannedModel:
     options = start.training
     fabric = make_fabric(device, options.precision)
-    with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
+    devices = [fabric.device] if fabric.device.type == "cuda" else []
+    with threads_for(graph.data.num_edges), torch.random.fork_rng(devices):
         torch.manual_seed(start.seed)
         task = Task(graph.data, fabric.device, class_weights=options.class_weights, metric=start.metric)
         network, memory = build_network(start, graph.data, task), PeakMemory(fabric.device)

@@ -7,12 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.app.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat import settings
-from torch_goat.app.cli import start
 from torch_goat.experiments import Experiment, Result, Run, TrainingOptions
 from torch_goat.experiments.own_graph import MODELS
 from torch_goat.experiments.verdict import shown as model_name
@@ -57,18 +55,6 @@ def test_what_was_read_is_shown_and_one_model_is_trained(goat: Goat, tables: lis
     Path("nodes.csv").write_text(NODES.replace("30", "31"))
     changed = goat("train", *tables, "--model", "gcn", *FAST, "--out", "run", code=1).err
     assert "run holds another experiment (the tables have changed since); choose another folder." in changed
-
-
-def test_a_small_graph_is_trained_on_one_thread(goat: Goat, tables: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    before = torch.get_num_threads()
-    try:
-        for largest, expected in ((20, 1), (19, 2)):  # 10 edges, in both directions
-            torch.set_num_threads(2)
-            monkeypatch.setattr(start, "SMALL", largest)
-            goat("train", *tables, "--model", "gcn", *FAST, "--out", f"run-{largest}")
-            assert torch.get_num_threads() == expected
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_tables_take_the_place_of_the_arrays_in_a_config(goat: Goat, tables: list[str]) -> None:

@@ -46,6 +46,7 @@ from torch_goat.experiments.training.options import Experiment, TrainingOptions
 from torch_goat.experiments.training.processes import led, make_fabric, processes
 from torch_goat.experiments.training.result import PeakMemory, Result
 from torch_goat.experiments.training.task import Task
+from torch_goat.experiments.training.threads import threads_for
 from torch_goat.files import csv_text, digest_of, locked, no_link, remove_parts, replace_file
 from torch_goat.nn.ordering import Ordering
 from torch_goat.settings import SettingsError
@@ -77,6 +78,7 @@ def train(
     Ctrl-C writes a checkpoint at the end of the epoch and raises :class:`Interrupted`.
 
     With mini-batches, several processes started by ``torchrun`` can share a run: all call this, and the first writes.
+    Tables with at most 5,000 edges are trained on one CPU thread.
 
     Args:
         experiment: The experiment.
@@ -110,6 +112,8 @@ def train(
     network = build_network(experiment, data, task)
     files = RunWriter(folder)
     with ExitStack() as stack:
+        if experiment.tables is not None:
+            stack.enter_context(threads_for(data.num_edges))
         done = led(fabric, lambda: _claim(stack, experiment, files, schema))
         if done is not None:
             return done
