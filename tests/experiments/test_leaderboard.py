@@ -1,5 +1,6 @@
 """The plan of a comparison: what fits into a time budget and into memory, and that it is followed."""
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from torch_goat.data.tables import Tables, load_tables
 from torch_goat.experiments import RunError, compare_models, leaderboard, train
 from torch_goat.experiments.leaderboard import Plan, PlannedModel, full_batch_bytes, make_plan
 from torch_goat.experiments.own_graph import MODELS, starting_points
+from torch_goat.experiments.training import features
 from torch_goat.settings import SettingsError
 
 QUICK = partial(train, device="cpu")
@@ -86,6 +88,33 @@ def test_trials_measure_every_model(tmp_path: Path) -> None:
         if not one.experiment.model.fitted:
             each = (one.seconds - leaderboard.START_SECONDS) / 8  # twice the patience
             assert one.most - leaderboard.START_SECONDS == pytest.approx(20 * each), name
+
+
+@pytest.mark.parametrize("name", ["trees", "linear"])
+def test_what_only_the_first_fit_needs_is_not_counted_in_every_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    tables = write(tmp_path)
+    graph = load_tables(tables)
+    start = starting_points(tables, graph, [name])[name]
+    now, fits, imports = [0.0], getattr(features.FittedModel, f"_{name}"), features.import_module
+    costs = iter([0.5, 0.01])  # of the first fit, which starts threads, and of the second
+
+    def slow_import(module: str) -> object:
+        now[0] += 60
+        return imports(module)
+
+    def slow_fit(model: features.FittedModel) -> Iterator[dict[str, torch.Tensor]]:
+        now[0] += next(costs)
+        yield from fits(model)
+
+    monkeypatch.setattr(features, "import_module", slow_import)
+    monkeypatch.setattr(features.FittedModel, f"_{name}", slow_fit)
+    monkeypatch.setattr(features, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    plan = make_plan({name: start}, [(0, 0)], {name: graph}, minutes=0, device="cpu")
+    assert now[0] > 60
+    times = {"trees": 30, "linear": 10}  # a whole fit has 300 trees instead of 10; 5 penalties, up to twice as long
+    assert plan.seconds == pytest.approx(leaderboard.START_SECONDS + 0.01 * times[name])
 
 
 def test_mini_batches_replace_full_batches_that_do_not_fit(

@@ -15,7 +15,7 @@ import torch
 from torch_goat import settings
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.run import RunError, usable
-from torch_goat.experiments.training.features import FittedModel, check_installed
+from torch_goat.experiments.training.features import FittedModel, import_for
 from torch_goat.experiments.training.loop import Loop
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.processes import make_fabric
@@ -183,9 +183,12 @@ def _timed(start: Experiment, graph: "TableGraph", device: str) -> PlannedModel:
         task = Task(graph.data, fabric.device, class_weights=options.class_weights, metric=start.metric)
         network, memory = build_network(start, graph.data, task), PeakMemory(fabric.device)
         if start.model.fitted:
-            check_installed(start.model.name)
-            model = FittedModel(network, task, options, fabric, trial=True)
-            seconds = START_SECONDS + model.epochs[0].seconds * model.trial_factor
+            import_for(start.model.name)
+            times: list[float] = []
+            while len(times) < 2 and sum(times) < 1:  # seconds: what only the first fit needs shows in short ones
+                model = FittedModel(network, task, options, fabric, trial=True)
+                times.append(model.epochs[0].seconds)
+            seconds = START_SECONDS + min(times) * model.trial_factor
             return PlannedModel(start, seconds, seconds, memory.read())
         short = replace(options, epochs=TRIAL_EPOCHS, patience=0, record_orderings=(), order_noise_end=None)
         times = [epoch.seconds for epoch in Loop(network, task, short, fabric, seed=start.seed)]

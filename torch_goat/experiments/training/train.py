@@ -39,7 +39,7 @@ from torch_goat.experiments.run import (
 from torch_goat.experiments.training.batches import check_batches
 from torch_goat.experiments.training.checkpoint import load_checkpoint, pack_checkpoint, pack_weights
 from torch_goat.experiments.training.decisions import check_threshold
-from torch_goat.experiments.training.features import FittedModel, check_installed
+from torch_goat.experiments.training.features import FittedModel, import_for
 from torch_goat.experiments.training.interrupt import Interrupted, noting
 from torch_goat.experiments.training.loop import Epoch, Loop, Observer
 from torch_goat.experiments.training.options import Experiment, TrainingOptions
@@ -107,7 +107,7 @@ def train(
     check_batches(task, options, fabric.world_size)
     orderings = _recorded_orderings(experiment)
     if experiment.model.fitted:
-        check_installed(experiment.model.name)
+        import_for(experiment.model.name)
     seed_everything(experiment.seed)
     network = build_network(experiment, data, task)
     files = RunWriter(folder)
