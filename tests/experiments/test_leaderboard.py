@@ -58,6 +58,36 @@ def test_the_fastest_models_that_fit_are_planned_and_the_others_named(tmp_path: 
         make_plan(starts, [(0, 0), (1, 1)], dict.fromkeys(starts, graph), minutes=0.01)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "last"),
+    [(20.0, "linear"), (5.0, "trees"), (4.9, "mlp"), (2.0, "goat")],  # of each trial; a quarter of a minute is 15 s
+)
+def test_trials_stop_after_a_quarter_of_the_budget(
+    tmp_path: Path, known: list[str], monkeypatch: pytest.MonkeyPatch, seconds: float, last: str
+) -> None:
+    tables, now, said = write(tmp_path), [0.0], []
+    graph = load_tables(tables)
+    starts = starting_points(tables, graph)
+    monkeypatch.setattr(leaderboard, "monotonic", lambda: now[0])
+
+    def trying(model: str, number: int, total: int) -> None:
+        said.append((model, number, total))
+        now[0] += seconds
+
+    plan = make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=1, on_trial=trying)
+    simple = MODELS[::-1]  # the simplest first
+    expected = simple[: simple.index(last) + 1]
+    assert set(known) == set(expected)
+    assert [name for name, _, _ in said] == known  # each is announced before it is tried
+    assert [(number, total) for _, number, total in said] == [(one + 1, 8) for one in range(len(expected))]
+    assert {name for name, time in plan.skipped.items() if not time} == set(MODELS) - set(expected)
+    assert {*plan.models, *plan.skipped} == set(MODELS)
+    assert plan.models.keys() - {"constant"}  # whatever is short, a model that learns is tried
+    assert Plan.from_json(plan.to_json()) == plan
+    now[0] = 0.0
+    assert len(make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=0, on_trial=trying).models) == 8
+
+
 def test_a_plan_is_stored_followed_and_repeated(tmp_path: Path, known: list[str]) -> None:
     tables, seen = write(tmp_path), []
     compare = partial(compare_models, tables, tmp_path / "all", assignments=["epochs=2"], repeats=2, runner=QUICK)

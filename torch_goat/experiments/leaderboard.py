@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
 PLAN: Final = "plan.json"
+TRIAL_SHARE: Final = 0.25  # of the time budget, after which no further model is tried
 TRIAL_EPOCHS: Final = 3  # of which the first compiles kernels and is not counted
 START_SECONDS: Final = 0.1  # of a run, besides its epochs
 BATCH_SIZE: Final = 1024  # of mini-batches, where full batches do not fit
@@ -56,7 +57,7 @@ class Plan:
     minutes: float  # the time budget; 0 for none
     repetitions: tuple[tuple[int, int], ...]  # split and number of the seed
     models: dict[str, PlannedModel]  # in the order of training, the fastest first
-    skipped: dict[str, float]  # models that do not fit, with the expected seconds of a run
+    skipped: dict[str, float]  # models that do not fit, with the expected seconds of a run; 0 if they were not tried
     request: str = ""  # identifies what was asked for, so that the same request repeats the same plan
 
     @property
@@ -101,11 +102,13 @@ def make_plan(
     device: str = "auto",
     batches: bool = True,
     request: str = "",
+    on_trial: Callable[[str, int, int], None] = lambda model, number, total: None,
 ) -> Plan:
     """Plans a comparison after a trial of each model.
 
     The fastest models come first, until the budget is used up; the others are skipped. A run is expected to take twice
-    its patience in epochs. The time of the trials counts.
+    its patience in epochs. The time of the trials counts: simple models are tried first, and once the trials have taken
+    a quarter of the budget, the remaining models are skipped without a trial.
 
     Args:
         starts: The models' experiments, without split and seed.
@@ -115,11 +118,18 @@ def make_plan(
         device: As in :func:`train`.
         batches: Whether mini-batches may replace full batches that do not fit in memory.
         request: What :attr:`Plan.request` is to be.
+        on_trial: Called before each trial with the model, the number of the trial from 1, and the number of models.
     """
     begun = monotonic()
-    tried = {name: _try(start, graphs[name], device, batches) for name, start in starts.items()}
+    tried: dict[str, PlannedModel] = {}
+    by_kind = sorted(starts, key=list(KINDS).index)
+    for number, name in enumerate(by_kind, start=1):
+        if minutes and tried.keys() - {"constant"} and monotonic() - begun >= TRIAL_SHARE * 60 * minutes:
+            break
+        on_trial(name, number, len(starts))
+        tried[name] = _try(starts[name], graphs[name], device, batches)
     left = 60 * minutes - (monotonic() - begun) if minutes else math.inf
-    ordered = sorted(tried, key=lambda name: tried[name].seconds)
+    ordered = sorted((name for name in starts if name in tried), key=lambda name: tried[name].seconds)
     chosen: dict[str, PlannedModel] = {}
     for name in ordered:
         cost = len(repetitions) * tried[name].seconds
@@ -135,6 +145,7 @@ def make_plan(
             "minutes for its trial and runs; allow more, or set --minutes 0 for no limit."
         )
     skipped = {name: tried[name].seconds for name in ordered if name not in chosen}
+    skipped |= dict.fromkeys((name for name in by_kind if name not in tried), 0.0)
     return Plan(minutes, tuple(repetitions), chosen, skipped, request)
 
 

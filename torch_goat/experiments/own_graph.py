@@ -168,13 +168,15 @@ def compare_models(
     metric: str = "",
     device: str = "auto",
     runner: Callable[..., object] | None = None,
+    on_trial: Callable[[str, int, int], None] = lambda model, number, total: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> ModelComparison:
     """Trains GOAT and the models of :data:`MODELS` on the same splits of your graph and ranks them.
 
     A short trial of each model decides which of them fit into the time budget, and which need mini-batches because full
-    batches do not fit in memory. The plan is stored in the folder, and the same call repeats it. Finished runs in the
-    folder are reused and stopped ones resumed.
+    batches do not fit in memory. Simple models are tried first, and once a quarter of the budget is used up, the others
+    are skipped. The plan is stored in the folder, and the same call repeats it. Finished runs in the folder are reused
+    and stopped ones resumed.
 
     Args:
         folder: The folder for all runs; by default one in ``runs/``.
@@ -187,6 +189,7 @@ def compare_models(
         metric: What decides, ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default the accuracy, or the MSE.
         device: As in :func:`train`.
         runner: Trains one run; called like ``train(experiment, folder, graph=graph)``.
+        on_trial: Called before each trial with the model, the number of the trial from 1, and the number of models.
         on_plan: Called with the plan before the first run.
     """
     graph = graph or load_tables(tables, index or 0)
@@ -200,7 +203,7 @@ def compare_models(
         batches = not any(settings.sets(one, "batch_size") for one in assignments)
         graphs = {model: _read_by(model, graph) for model in starts}
         how = {"minutes": minutes, "device": device, "batches": batches, "request": request}
-        plan = make_plan(starts, runs_of_each, graphs, **how)  # type: ignore[arg-type]
+        plan = make_plan(starts, runs_of_each, graphs, on_trial=on_trial, **how)  # type: ignore[arg-type]
         write_plan(root, plan)
     on_plan(plan)
     runs = []

@@ -103,6 +103,11 @@ def test_without_a_model_all_are_compared_on_the_same_splits(goat: Goat, tables:
     folders = [path for path in Path("all").iterdir() if path.is_dir()]
     assert {path.name for path in folders} == {f"{model}-{repeat}" for model in MODELS for repeat in range(2)}
     assert "Plan: 16 runs of 8 models, about " in ended.out
+    assert ended.err.startswith(
+        "Trying each model for a few epochs, the simplest first ...\ntrial 1 of 8: majority class\n"
+    )
+    assert "trial 8 of 8: GOAT\n" in ended.err
+    assert "trial" not in goat("train", *tables, *fast, "--out", "all").err  # the plan is stored
     for number in range(1, 17):
         assert f"run {number} of 16: " in ended.err
     results = {path.name: Result.from_json((path / "result.json").read_text()) for path in folders}

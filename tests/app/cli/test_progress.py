@@ -5,8 +5,9 @@ import pytest
 from rich.console import Console
 
 from torch_goat.app.cli import progress
-from torch_goat.app.cli.progress import PoolProgress, RunProgress, duration
-from torch_goat.experiments import Epoch, Event, Result
+from torch_goat.app.cli.progress import LeaderboardProgress, PoolProgress, RunProgress, duration
+from torch_goat.experiments import Epoch, Event, Experiment, ModelOptions, Result
+from torch_goat.experiments.leaderboard import Plan, PlannedModel
 
 RESULT = Result({"val": {"mse": 0.5}, "test": {"mse": 0.25}}, 1, 3, "epochs", 90.0, 1.0, 0, "cpu", {}, "")
 
@@ -141,6 +142,27 @@ def test_trials_that_end_together_or_elsewhere_are_counted_once(capsys: pytest.C
     lines = capsys.readouterr().err.splitlines()
     assert [line.split()[0] for line in lines] == ["1/4", "2/4", "4/4"]
     assert lines[2] == "4/4 trial 3: pruned, best mse 0.25"
+
+
+@pytest.mark.parametrize(
+    ("skipped", "text"),
+    [
+        ({"gat": 45.0, "goat": 60.0}, "GAT (about 90 s), GOAT (about 2 min). To include all, set --minutes 5."),
+        ({"gat": 45.0, "goat": 0.0}, "GAT (about 90 s), GOAT (not tried). To include all, set a larger --minutes, or 0 "
+         "for no limit."),
+    ],
+)  # fmt: skip
+def test_a_plan_names_what_is_skipped_and_how_to_include_it(
+    capsys: pytest.CaptureFixture[str], skipped: dict[str, float], text: str
+) -> None:
+    experiment = Experiment("village", model=ModelOptions("linear"))
+    model = PlannedModel(experiment, 10.0, 20.0, 2**30)
+    plan = Plan(1.0, ((0, 0), (1, 1)), {"linear": model}, skipped)
+    LeaderboardProgress(lambda: None, "accuracy").announce(plan)  # type: ignore[arg-type,return-value]
+    assert capsys.readouterr().out.splitlines() == [
+        "Plan: 2 runs of 1 models, about 20 s (at most 40 s) and 1.0 GiB of memory.",
+        f"Skipped for lack of time: {text}",
+    ]
 
 
 def test_times_are_for_people() -> None:

@@ -163,6 +163,7 @@ def train(
             metric=metric,
             device=device,
             runner=progress,
+            on_trial=progress.trying,
             on_plan=progress.announce,
         )
         _show_ranking(compared.ranking, tables)

@@ -32,7 +32,7 @@ _JANOSSY = _RNN | {"permutation_lengths", "permutations"}
 _PNA = frozenset({"aggregators", "scalers"})
 _GIN = frozenset({"activation", "norm"})
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, Kind] = {  # roughly from the fastest to the slowest
     "constant": Kind("the majority class or the mean of the training nodes, without the graph", fitted=True),
     "linear": Kind("logistic or ridge regression on the features, without the graph", fitted=True),
     "trees": Kind("gradient-boosted trees on the features, without the graph", fitted=True),
