@@ -52,10 +52,28 @@ def test_the_fastest_models_that_fit_are_planned_and_the_others_named(tmp_path: 
     ]
     assert Plan.from_json(plan.to_json()) == plan
     assert not make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=0).skipped
-    with pytest.raises(
-        SettingsError, match=r"--minutes 0\.01 is too short: logistic regression, the fastest model, needs about 0"
+
+
+def test_too_short_a_budget_names_the_fastest_model_that_learns_and_its_time(
+    tmp_path: Path, known: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = write(tmp_path)
+    graph = load_tables(tables)
+    starts = starting_points(tables, graph)
+    monkeypatch.setattr(leaderboard, "monotonic", lambda: 0.0)  # so that the trials take no time
+    fastest = "logistic regression, the fastest model that learns, needs about"
+    for repeats, minutes, why in (
+        (2, 0.01, f"{fastest} 2.0 s"),
+        (100, 1, f"{fastest} 100 s"),
+        (300, 4, f"{fastest} 5 min"),
+        (100, 0.01, "100 runs of any model need at least 10 s"),  # for which nothing is tried
     ):
-        make_plan(starts, [(0, 0), (1, 1)], dict.fromkeys(starts, graph), minutes=0.01)
+        known.clear()
+        with pytest.raises(SettingsError, match=rf"^--minutes {minutes} is too short: {why}; allow more, or set --min"):
+            make_plan(starts, [(0, one) for one in range(repeats)], dict.fromkeys(starts, graph), minutes=minutes)
+        assert bool(known) is (fastest in why)
+    alone = {"constant": starts["constant"]}  # which is no comparison, but was asked for
+    assert list(make_plan(alone, [(0, 0)], {"constant": graph}, minutes=0.01).models) == ["constant"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.run import RunError, usable
 from torch_goat.experiments.training.features import FittedModel, import_for
 from torch_goat.experiments.training.loop import Loop
+from torch_goat.experiments.training.metrics import duration
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.processes import make_fabric
 from torch_goat.experiments.training.result import PeakMemory, bytes_in
@@ -120,7 +121,9 @@ def make_plan(
         request: What :attr:`Plan.request` is to be.
         on_trial: Called before each trial with the model, the number of the trial from 1, and the number of models.
     """
-    begun = monotonic()
+    begun, least = monotonic(), START_SECONDS * len(repetitions)
+    if 0 < 60 * minutes < least:
+        raise _too_short(minutes, f"{len(repetitions)} runs of any model need at least {duration(least)}")
     tried: dict[str, PlannedModel] = {}
     by_kind = sorted(starts, key=list(KINDS).index)
     for number, name in enumerate(by_kind, start=1):
@@ -136,17 +139,19 @@ def make_plan(
         if cost <= left:
             chosen[name] = tried[name]
             left -= cost
-    if all(name == "constant" for name in chosen):
-        fastest = next(name for name in ordered if name != "constant")
+    learning = [name for name in ordered if name != "constant"]
+    if learning and chosen.keys().isdisjoint(learning):
+        fastest = learning[0]
         name = shown(fastest, "mse" if graphs[fastest].schema.task == "regression" else "")
         needed = len(repetitions) * tried[fastest].seconds + monotonic() - begun
-        raise SettingsError(
-            f"--minutes {minutes:g} is too short: {name}, the fastest model, needs about {needed / 60:.2g} "
-            "minutes for its trial and runs; allow more, or set --minutes 0 for no limit."
-        )
+        raise _too_short(minutes, f"{name}, the fastest model that learns, needs about {duration(needed)}")
     skipped = {name: tried[name].seconds for name in ordered if name not in chosen}
     skipped |= dict.fromkeys((name for name in by_kind if name not in tried), 0.0)
     return Plan(minutes, tuple(repetitions), chosen, skipped, request)
+
+
+def _too_short(minutes: float, why: str) -> SettingsError:
+    return SettingsError(f"--minutes {minutes:g} is too short: {why}; allow more, or set --minutes 0 for no limit.")
 
 
 def read_plan(folder: Path) -> Plan | None:

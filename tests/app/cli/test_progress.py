@@ -5,9 +5,10 @@ import pytest
 from rich.console import Console
 
 from torch_goat.app.cli import progress
-from torch_goat.app.cli.progress import LeaderboardProgress, PoolProgress, RunProgress, duration
+from torch_goat.app.cli.progress import LeaderboardProgress, PoolProgress, RunProgress
 from torch_goat.experiments import Epoch, Event, Experiment, ModelOptions, Result
 from torch_goat.experiments.leaderboard import Plan, PlannedModel
+from torch_goat.experiments.training.metrics import duration
 
 RESULT = Result({"val": {"mse": 0.5}, "test": {"mse": 0.25}}, 1, 3, "epochs", 90.0, 1.0, 0, "cpu", {}, "")
 
@@ -60,7 +61,7 @@ def test_lines_say_how_each_run_ended(capsys: pytest.CaptureFixture[str], clock:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "2/4 b: mse 0.25, 3 epochs, 90 s, about 2 min left",  # one run in 50 s, two are left
+        "2/4 b: mse 0.25, 3 epochs, 90 s, about 100 s left",  # one run in 50 s, two are left
         "3/4 c [x]: failed: no [room], about 35 s left",  # two in 70 s
         "4/4 d: mse 0.25, 3 epochs, 90 s",
     ]
@@ -166,5 +167,5 @@ def test_a_plan_names_what_is_skipped_and_how_to_include_it(
 
 
 def test_times_are_for_people() -> None:
-    times = {0.04: "0.0 s", 9.94: "9.9 s", 42.4: "42 s", 150: "2 min", 9000: "2.5 h"}
+    times = {0.04: "0.0 s", 9.94: "9.9 s", 42.4: "42 s", 119.4: "119 s", 150: "2 min", 9000: "2.5 h"}
     assert {seconds: duration(seconds) for seconds in times} == times

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from torch_goat.app.cli.console import console, say
 from torch_goat.experiments import Event, Experiment, Result
-from torch_goat.experiments.training.metrics import show
+from torch_goat.experiments.training.metrics import duration, show
 from torch_goat.experiments.verdict import shown
 
 if TYPE_CHECKING:
@@ -197,12 +197,3 @@ class LeaderboardProgress:
         notes += [f"about {duration(left)} left"] if left else []
         say(f"{name}: {', '.join(notes)}", stderr=True)
         return result, done
-
-
-def duration(seconds: float) -> str:
-    """A readable time: ``"40 s"``, ``"12 min"``, ``"3.5 h"``."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
