@@ -246,6 +246,9 @@ def test_models_are_compared_as_by_the_command(tmp_path: Path) -> None:
     chosen, goat = board.estimator(), board.estimator("goat")
     assert chosen.run_.experiment.model.name == board.verdict.recommended
     assert isinstance(goat, torch_goat.NodeClassifier)
+    known = ", ".join(group.label for group in groups)
+    with pytest.raises(SettingsError, match=rf"there is no model 'boat' in this comparison; choose from {known}\."):
+        board.estimator("boat")
     board.report(tmp_path / "report.html", nodes=["c"])
     with pytest.raises(SettingsError, match=r"report\.html already exists"):
         board.report(tmp_path / "report.html")

@@ -124,7 +124,10 @@ class Ranking(Generic[R]):
     test_nodes: int = 0  # 0 if unknown
 
     def __getitem__(self, label: str) -> RunGroup[R]:
-        return next(group for group in self.groups if group.label == label)
+        if found := [group for group in self.groups if group.label == label]:
+            return found[0]
+        labels = ", ".join(group.label for group in self.groups)
+        raise settings.SettingsError(f"there is no model {label!r} in this comparison; choose from {labels}.")
 
     @cached_property
     def verdict(self) -> Verdict | None:
@@ -201,8 +204,7 @@ def compare_runs(
         low, high = _interval(together, scores, metric, test_nodes, errors)
         repetitions = tuple(repetition(run) for run in together)
         scaled, ranking = (tuple(scale * score(run, one, metric) for run in together) for one in (split, rank_by))
-        interval = scale * low, scale * high
-        groups.append(RunGroup(name, together, repetitions, scaled, ranking, interval, metric))
+        groups.append(RunGroup(name, together, repetitions, scaled, ranking, (scale * low, scale * high), metric))
 
     groups.sort(key=lambda group: rank_key(group.rank_mean, metric))
     finite = [group for group in groups if math.isfinite(group.rank_mean)]
@@ -266,8 +268,7 @@ def summarize(values: Sequence[float]) -> Summary:
     """Mean and sample standard deviation of at least one value."""
     if not values:
         raise ValueError("cannot summarize an empty sequence; pass at least one value.")
-    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return Summary(float(np.mean(values)), std, len(values))
+    return Summary(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values))
 
 
 def wilson_interval(successes: float, count: int) -> tuple[float, float]:
@@ -351,8 +352,7 @@ def _interval(
     """The t interval of several runs; for a single one, the interval over its test nodes."""
     from scipy import special  # not needed to train
 
-    mean = float(np.mean(scores))
-    low, high = math.nan, math.nan
+    mean, low, high = float(np.mean(scores)), math.nan, math.nan
     if len(scores) > 1:
         half = special.stdtrit(len(scores) - 1, 0.975) * np.std(scores, ddof=1) / math.sqrt(len(scores))
         low, high = mean - float(half), mean + float(half)
