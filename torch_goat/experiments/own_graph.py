@@ -20,11 +20,11 @@ from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.run import Run
 from torch_goat.experiments.search import fingerprint, own_starting_point
 from torch_goat.experiments.training.decisions import check_threshold
-from torch_goat.experiments.training.metrics import DECIDING
+from torch_goat.experiments.training.metrics import DECIDING, OF_TASK
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.task import task_of
 from torch_goat.experiments.training.train import train
-from torch_goat.settings import SettingsError, check_known
+from torch_goat.settings import SettingsError
 
 if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
@@ -54,15 +54,15 @@ def is_unbalanced(graph: "TableGraph") -> bool:
 
 def deciding_metric(graph: "TableGraph", asked: str = "") -> str:
     """The metric by which models are compared on a graph: the one that was asked for, else accuracy or MSE."""
-    if graph.schema.task == "regression":
-        if asked not in ("", "mse"):
-            raise SettingsError(
-                f"{asked} is a metric of classes, but {graph.schema.target!r} is a number; leave it out."
-            )
-        return "mse"
-    if asked:
-        check_known("metric", asked, DECIDING)
-    return asked or "accuracy"
+    classes, target = graph.schema.task == "classification", repr(graph.schema.target)
+    possible = DECIDING if classes else ("mse",)
+    if asked and asked not in possible:
+        why = f"there is no metric {asked!r} that compares models"
+        if asked in OF_TASK["regression" if classes else "classification"]:
+            other = f"numbers, but {target} has classes" if classes else f"classes, but {target} is a number"
+            why = f"{asked} is a metric of {other}"
+        raise SettingsError(f"{why}; choose {' or '.join(possible)}.")
+    return asked or possible[0]
 
 
 def table_experiment(
@@ -79,14 +79,18 @@ def table_experiment(
         if deciding not in ("accuracy", "mse"):
             changes: dict[str, Any] = {"metric": deciding, "class_weights": deciding == "macro_f1"}
             config = replace(config, training=replace(config.training, **changes))
-    options, training = config.model, config.training
-    if tables.order_by and options.num_orderings:  # an order that is given is not learned
-        options = replace(options, given_order=True, order_noise=0.0)
-        training = replace(training, order_noise_end=None, fixed_ordering=-1, orderings_files=())
-    return replace(
-        config, model=options, training=training, dataset=name, split=tables.split, index=0, tables=tables, graph="",
-        graph_digest=None,
-    )  # fmt: skip
+    return in_given_order(
+        replace(config, dataset=name, split=tables.split, index=0, tables=tables, graph="", graph_digest=None)
+    )
+
+
+def in_given_order(config: Experiment) -> Experiment:
+    """Makes a GOAT model read neighbours in the order of the tables, if they give one, instead of learning it."""
+    if config.tables is None or not config.tables.order_by or not config.model.num_orderings:
+        return config
+    model = replace(config.model, given_order=True, order_noise=0.0)
+    training = replace(config.training, order_noise_end=None, fixed_ordering=-1, orderings_files=())
+    return replace(config, model=model, training=training)
 
 
 def array_experiment(folder: Path, model: str = "goat", config: Experiment | None = None) -> Experiment:
@@ -115,8 +119,12 @@ def record_orderings(experiment: Experiment, graph: "TableGraph", assignments: S
     decided = any(settings.sets(one, "record_orderings") for one in assignments) or options.holds_orderings
     if decided or model.given_order or not model.num_orderings or graph.data.num_edges * model.heads > MOST_RECORDED:
         return experiment
-    epochs = tuple(epoch for epoch in RECORDED if epoch <= options.epochs)
-    return replace(experiment, training=replace(options, record_orderings=epochs))
+    return replace(experiment, training=replace(options, record_orderings=recorded(options.epochs)))
+
+
+def recorded(epochs: int) -> tuple[int, ...]:
+    """The epochs of a training whose orderings are recorded by default."""
+    return tuple(epoch for epoch in RECORDED if epoch <= epochs)
 
 
 def repetitions(
