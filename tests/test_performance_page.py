@@ -20,10 +20,11 @@ import standing
 import torch
 
 from tests.pages import ROOT, check_numbers
-from torch_goat.app.cli.start import SMALL
 from torch_goat.data.tables import leaks
 from torch_goat.data.tables.columns import MOSTLY
+from torch_goat.experiments import verdict
 from torch_goat.experiments.search import own_starting_point
+from torch_goat.experiments.training.threads import SMALL
 
 RESULTS = ROOT / "benchmarks/results"
 LAYERS = ["2026-11-18-cpu", "2026-11-18-h200"]  # the runs of layer.py that the page on performance includes
@@ -195,6 +196,7 @@ def test_the_page_on_tables() -> None:
             f"at least {MOSTLY:.0%} of its cells are numbers".replace("%", " %"),
             f"the class of {1 - leaks.WRONG:.0%} of the nodes, and of {1 - leaks.BASELINE:.0%} of".replace("%", " %"),
             f"is at least {leaks.CORRELATION}",
+            f"is at most about {2 * verdict.MARGIN} of R²",
             "with its 95 % interval",
             f"dropout {start.model.dropout}, a learning rate of {start.training.learning_rate} after",
         ],

@@ -198,6 +198,26 @@ def test_a_saved_estimator_can_be_moved_and_is_verified(tmp_path: Path, fitted: 
         torch_goat.NodeClassifier.load(tmp_path / "moved")
 
 
+@pytest.mark.parametrize(
+    ("model", "options", "order_by"),
+    [
+        ("goat", {"epochs": 12}, ""),
+        ("goat", {"epochs": 1, "heads": 2, "record_orderings": [1]}, ""),
+        ("goat", {"epochs": 1}, "weight"),  # which decides options of the model, too
+        ("gcn", {"hidden_channels": 4, "epochs": 2, "patience": 1}, ""),
+        ("linear", None, ""),
+    ],
+)
+def test_a_loaded_estimator_has_the_options_that_were_given(
+    tmp_path: Path, model: str, options: dict[str, Any] | None, order_by: str
+) -> None:
+    nodes, edges = frames()
+    made = torch_goat.NodeClassifier(model, options=options, threshold="0.3", seed=2)
+    made.fit(nodes, edges.assign(weight=range(len(edges))), target="label", order_by=order_by).save(tmp_path / "saved")
+    loaded = torch_goat.NodeClassifier.load(tmp_path / "saved")
+    assert loaded.get_params() == made.get_params()
+
+
 def test_a_folder_is_temporary_or_reused_for_the_same_tables_only(tmp_path: Path) -> None:
     nodes, edges = frames()
     found = classifier().fit(nodes, edges, target="label")
@@ -251,6 +271,9 @@ def test_models_are_compared_as_by_the_command(tmp_path: Path) -> None:
     chosen, goat = board.estimator(), board.estimator("goat")
     assert chosen.run_.experiment.model.name == board.verdict.recommended
     assert isinstance(goat, torch_goat.NodeClassifier)
+    known = ", ".join(group.label for group in groups)
+    with pytest.raises(SettingsError, match=rf"there is no model 'boat' in this comparison; choose from {known}\."):
+        board.estimator("boat")
     board.report(tmp_path / "report.html", nodes=["c"])
     with pytest.raises(SettingsError, match=r"report\.html already exists"):
         board.report(tmp_path / "report.html")

@@ -1,5 +1,6 @@
 """The plan of a comparison: what fits into a time budget and into memory, and that it is followed."""
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from torch_goat.data.tables import Tables, load_tables
 from torch_goat.experiments import RunError, compare_models, leaderboard, train
 from torch_goat.experiments.leaderboard import Plan, PlannedModel, full_batch_bytes, make_plan
 from torch_goat.experiments.own_graph import MODELS, starting_points
+from torch_goat.experiments.training import features
 from torch_goat.settings import SettingsError
 
 QUICK = partial(train, device="cpu")
@@ -50,10 +52,58 @@ def test_the_fastest_models_that_fit_are_planned_and_the_others_named(tmp_path: 
     ]
     assert Plan.from_json(plan.to_json()) == plan
     assert not make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=0).skipped
-    with pytest.raises(
-        SettingsError, match=r"--minutes 0\.01 is too short: logistic regression, the fastest model, needs about 0"
+
+
+def test_too_short_a_budget_names_the_fastest_model_that_learns_and_its_time(
+    tmp_path: Path, known: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = write(tmp_path)
+    graph = load_tables(tables)
+    starts = starting_points(tables, graph)
+    monkeypatch.setattr(leaderboard, "monotonic", lambda: 0.0)  # so that the trials take no time
+    fastest = "logistic regression, the fastest model that learns, needs about"
+    for repeats, minutes, why in (
+        (2, 0.01, f"{fastest} 2.0 s"),
+        (100, 1, f"{fastest} 100 s"),
+        (300, 4, f"{fastest} 5 min"),
+        (100, 0.01, "100 runs of any model need at least 10 s"),  # for which nothing is tried
     ):
-        make_plan(starts, [(0, 0), (1, 1)], dict.fromkeys(starts, graph), minutes=0.01)
+        known.clear()
+        with pytest.raises(SettingsError, match=rf"^--minutes {minutes} is too short: {why}; allow more, or set --min"):
+            make_plan(starts, [(0, one) for one in range(repeats)], dict.fromkeys(starts, graph), minutes=minutes)
+        assert bool(known) is (fastest in why)
+    alone = {"constant": starts["constant"]}  # which is no comparison, but was asked for
+    assert list(make_plan(alone, [(0, 0)], {"constant": graph}, minutes=0.01).models) == ["constant"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "last"),
+    [(20.0, "linear"), (5.0, "trees"), (4.9, "mlp"), (2.0, "goat")],  # of each trial; a quarter of a minute is 15 s
+)
+def test_trials_stop_after_a_quarter_of_the_budget(
+    tmp_path: Path, known: list[str], monkeypatch: pytest.MonkeyPatch, seconds: float, last: str
+) -> None:
+    tables, now, said = write(tmp_path), [0.0], []
+    graph = load_tables(tables)
+    starts = starting_points(tables, graph)
+    monkeypatch.setattr(leaderboard, "monotonic", lambda: now[0])
+
+    def trying(model: str, number: int, total: int) -> None:
+        said.append((model, number, total))
+        now[0] += seconds
+
+    plan = make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=1, on_trial=trying)
+    simple = MODELS[::-1]  # the simplest first
+    expected = simple[: simple.index(last) + 1]
+    assert set(known) == set(expected)
+    assert [name for name, _, _ in said] == known  # each is announced before it is tried
+    assert [(number, total) for _, number, total in said] == [(one + 1, 8) for one in range(len(expected))]
+    assert {name for name, time in plan.skipped.items() if not time} == set(MODELS) - set(expected)
+    assert {*plan.models, *plan.skipped} == set(MODELS)
+    assert plan.models.keys() - {"constant"}  # whatever is short, a model that learns is tried
+    assert Plan.from_json(plan.to_json()) == plan
+    now[0] = 0.0
+    assert len(make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=0, on_trial=trying).models) == 8
 
 
 def test_a_plan_is_stored_followed_and_repeated(tmp_path: Path, known: list[str]) -> None:
@@ -86,6 +136,33 @@ def test_trials_measure_every_model(tmp_path: Path) -> None:
         if not one.experiment.model.fitted:
             each = (one.seconds - leaderboard.START_SECONDS) / 8  # twice the patience
             assert one.most - leaderboard.START_SECONDS == pytest.approx(20 * each), name
+
+
+@pytest.mark.parametrize("name", ["trees", "linear"])
+def test_what_only_the_first_fit_needs_is_not_counted_in_every_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    tables = write(tmp_path)
+    graph = load_tables(tables)
+    start = starting_points(tables, graph, [name])[name]
+    now, fits, imports = [0.0], getattr(features.FittedModel, f"_{name}"), features.import_module
+    costs = iter([0.5, 0.01])  # of the first fit, which starts threads, and of the second
+
+    def slow_import(module: str) -> object:
+        now[0] += 60
+        return imports(module)
+
+    def slow_fit(model: features.FittedModel) -> Iterator[dict[str, torch.Tensor]]:
+        now[0] += next(costs)
+        yield from fits(model)
+
+    monkeypatch.setattr(features, "import_module", slow_import)
+    monkeypatch.setattr(features.FittedModel, f"_{name}", slow_fit)
+    monkeypatch.setattr(features, "time", SimpleNamespace(perf_counter=lambda: now[0]))
+    plan = make_plan({name: start}, [(0, 0)], {name: graph}, minutes=0, device="cpu")
+    assert now[0] > 60
+    times = {"trees": 30, "linear": 10}  # a whole fit has 300 trees instead of 10; 5 penalties, up to twice as long
+    assert plan.seconds == pytest.approx(leaderboard.START_SECONDS + 0.01 * times[name])
 
 
 def test_mini_batches_replace_full_batches_that_do_not_fit(

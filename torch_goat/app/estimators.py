@@ -7,8 +7,10 @@ import shutil
 import tempfile
 import weakref
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -20,8 +22,9 @@ from torch_goat.app.explain import Explanation, explain
 from torch_goat.data.tables import TableError, Tables, Task, digest_tables, load_tables
 from torch_goat.data.tables.frames import category_columns, class_values, table_file
 from torch_goat.experiments import Predictions, Run, RunError, find_runs, predict, train
-from torch_goat.experiments.own_graph import model_experiment
+from torch_goat.experiments.own_graph import in_given_order, model_experiment, recorded
 from torch_goat.experiments.search import own_starting_point
+from torch_goat.experiments.search.search import short
 from torch_goat.experiments.training import metrics
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
@@ -159,11 +162,7 @@ class NodeEstimator(BaseEstimator, ABC):
         assert tables is not None
         if tables.digest not in ("", digest_tables(tables.nodes, tables.edges)):
             raise TableError(f"{tables.nodes} or {tables.edges} changed since training; restore them or train again.")
-        start = dict(settings.leaves(settings.to_table(own_starting_point(cls._task, run.experiment.model.name))))
-        now = dict(settings.leaves(settings.to_table(run.experiment)))
-        own = [key for key in now if key.startswith(("model.", "training."))]
-        changed = {key: now[key] for key in own if start.get(key) != now[key]}
-        made = cls(**cls._loaded(changed), model=run.experiment.model.name, seed=run.experiment.seed)
+        made = cls(**cls._loaded(_changed(run)), model=run.experiment.model.name, seed=run.experiment.seed)
         return made._opened(run, place, ())
 
     def __getstate__(self) -> Any:
@@ -246,7 +245,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
     @classmethod
     def _loaded(cls, changed: dict[str, Any]) -> dict[str, Any]:
-        return {"threshold": changed.pop("training.threshold", None)} | super()._loaded(changed)
+        return {"threshold": changed.pop("threshold", None)} | super()._loaded(changed)
 
     def _opened(self, run: Run, place: "TableFolder | None", notes: tuple[str, ...]) -> Self:
         schema, tables = run.schema, run.tables
@@ -316,6 +315,19 @@ class TableFolder:
             yield
         except TableError as error:
             raise TableError(self.rename(str(error))) from None
+
+
+def _changed(run: Run) -> dict[str, Any]:
+    """The options of a run on tables that someone chose, by the names that ``--set`` takes."""
+    now, schema = run.experiment, run.schema
+    assert schema is not None
+    start = in_given_order(replace(own_starting_point(schema.task, now.model.name), tables=run.tables))
+    if now.training.record_orderings == recorded(now.training.epochs):
+        start = replace(start, training=replace(start.training, record_orderings=now.training.record_orderings))
+    names = Counter(short(key) for key, _ in settings.leaves(now))
+    default, chosen = (dict(settings.leaves(settings.to_table(one))) for one in (start, now))
+    keys = [key for key in chosen if key.startswith(("model.", "training.")) and default.get(key) != chosen[key]]
+    return {short(key) if names[short(key)] == 1 else key: chosen[key] for key in keys}
 
 
 def write_report(folder: Path, path: str | Path, nodes: Sequence[Any], overwrite: bool) -> None:

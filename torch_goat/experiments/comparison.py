@@ -130,7 +130,10 @@ class Ranking(Generic[R]):
     test_nodes: int = 0  # 0 if unknown
 
     def __getitem__(self, label: str) -> RunGroup[R]:
-        return next(group for group in self.groups if group.label == label)
+        if found := [group for group in self.groups if group.label == label]:
+            return found[0]
+        labels = ", ".join(group.label for group in self.groups)
+        raise settings.SettingsError(f"there is no model {label!r} in this comparison; choose from {labels}.")
 
     @cached_property
     def verdict(self) -> Verdict | None:
@@ -213,8 +216,7 @@ def compare_runs(
         low, high = mean_interval(scores, metric, test_nodes, squares)
         repetitions = tuple(repetition(run) for run in together)
         scaled, ranking = (tuple(scale * score(run, one, metric) for run in together) for one in (split, rank_by))
-        interval = scale * low, scale * high
-        groups.append(RunGroup(name, together, repetitions, scaled, ranking, interval, metric))
+        groups.append(RunGroup(name, together, repetitions, scaled, ranking, (scale * low, scale * high), metric))
 
     # Sums of the same scores in another order may differ in their last digits.
     groups.sort(key=lambda group: (rank_key(float(f"{group.rank_mean:.12g}"), metric), simplicity(group)))
@@ -281,8 +283,7 @@ def summarize(values: Sequence[float]) -> Summary:
     """Mean and sample standard deviation of at least one value."""
     if not values:
         raise ValueError("cannot summarize an empty sequence; pass at least one value.")
-    std = float(np.std(values, ddof=1)) if len(values) > 1 else None
-    return Summary(float(np.mean(values)), std, len(values))
+    return Summary(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values))
 
 
 def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | None:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,12 +15,14 @@ import torch
 from torch_goat import settings
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.run import RunError, usable
-from torch_goat.experiments.training.features import FittedModel, check_installed
+from torch_goat.experiments.training.features import FittedModel, import_for
 from torch_goat.experiments.training.loop import Loop
+from torch_goat.experiments.training.metrics import duration
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.processes import make_fabric
 from torch_goat.experiments.training.result import PeakMemory, bytes_in
 from torch_goat.experiments.training.task import Task
+from torch_goat.experiments.training.threads import threads_for
 from torch_goat.experiments.training.train import build_network
 from torch_goat.experiments.verdict import shown
 from torch_goat.files import no_link, replace_file
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
 
 PLAN: Final = "plan.json"
+TRIAL_SHARE: Final = 0.25  # of the time budget, after which no further model is tried
 TRIAL_EPOCHS: Final = 3  # of which the first compiles kernels and is not counted
 START_SECONDS: Final = 0.1  # of a run, besides its epochs
 BATCH_SIZE: Final = 1024  # of mini-batches, where full batches do not fit
@@ -55,7 +58,7 @@ class Plan:
     minutes: float  # the time budget; 0 for none
     repetitions: tuple[tuple[int, int], ...]  # split and number of the seed
     models: dict[str, PlannedModel]  # in the order of training, the fastest first
-    skipped: dict[str, float]  # models that do not fit, with the expected seconds of a run
+    skipped: dict[str, float]  # models that do not fit, with the expected seconds of a run; 0 if they were not tried
     request: str = ""  # identifies what was asked for, so that the same request repeats the same plan
 
     @property
@@ -100,11 +103,13 @@ def make_plan(
     device: str = "auto",
     batches: bool = True,
     request: str = "",
+    on_trial: Callable[[str, int, int], None] = lambda model, number, total: None,
 ) -> Plan:
     """Plans a comparison after a trial of each model.
 
     The fastest models come first, until the budget is used up; the others are skipped. A run is expected to take twice
-    its patience in epochs. The time of the trials counts.
+    its patience in epochs. The time of the trials counts: simple models are tried first, and once the trials have taken
+    a quarter of the budget, the remaining models are skipped without a trial.
 
     Args:
         starts: The models' experiments, without split and seed.
@@ -114,27 +119,39 @@ def make_plan(
         device: As in :func:`train`.
         batches: Whether mini-batches may replace full batches that do not fit in memory.
         request: What :attr:`Plan.request` is to be.
+        on_trial: Called before each trial with the model, the number of the trial from 1, and the number of models.
     """
-    begun = monotonic()
-    tried = {name: _try(start, graphs[name], device, batches) for name, start in starts.items()}
+    begun, least = monotonic(), START_SECONDS * len(repetitions)
+    if 0 < 60 * minutes < least:
+        raise _too_short(minutes, f"{len(repetitions)} runs of any model need at least {duration(least)}")
+    tried: dict[str, PlannedModel] = {}
+    by_kind = sorted(starts, key=list(KINDS).index)
+    for number, name in enumerate(by_kind, start=1):
+        if minutes and tried.keys() - {"constant"} and monotonic() - begun >= TRIAL_SHARE * 60 * minutes:
+            break
+        on_trial(name, number, len(starts))
+        tried[name] = _try(starts[name], graphs[name], device, batches)
     left = 60 * minutes - (monotonic() - begun) if minutes else math.inf
-    ordered = sorted(tried, key=lambda name: tried[name].seconds)
+    ordered = sorted((name for name in starts if name in tried), key=lambda name: tried[name].seconds)
     chosen: dict[str, PlannedModel] = {}
     for name in ordered:
         cost = len(repetitions) * tried[name].seconds
         if cost <= left:
             chosen[name] = tried[name]
             left -= cost
-    if all(name == "constant" for name in chosen):
-        fastest = next(name for name in ordered if name != "constant")
+    learning = [name for name in ordered if name != "constant"]
+    if learning and chosen.keys().isdisjoint(learning):
+        fastest = learning[0]
         name = shown(fastest, "mse" if graphs[fastest].schema.task == "regression" else "")
         needed = len(repetitions) * tried[fastest].seconds + monotonic() - begun
-        raise SettingsError(
-            f"--minutes {minutes:g} is too short: {name}, the fastest model, needs about {needed / 60:.2g} "
-            "minutes for its trial and runs; allow more, or set --minutes 0 for no limit."
-        )
+        raise _too_short(minutes, f"{name}, the fastest model that learns, needs about {duration(needed)}")
     skipped = {name: tried[name].seconds for name in ordered if name not in chosen}
+    skipped |= dict.fromkeys((name for name in by_kind if name not in tried), 0.0)
     return Plan(minutes, tuple(repetitions), chosen, skipped, request)
+
+
+def _too_short(minutes: float, why: str) -> SettingsError:
+    return SettingsError(f"--minutes {minutes:g} is too short: {why}; allow more, or set --minutes 0 for no limit.")
 
 
 def read_plan(folder: Path) -> Plan | None:
@@ -176,14 +193,18 @@ def _try(start: Experiment, graph: "TableGraph", device: str, batches: bool) -> 
 def _timed(start: Experiment, graph: "TableGraph", device: str) -> PlannedModel:
     options = start.training
     fabric = make_fabric(device, options.precision)
-    with torch.random.fork_rng([fabric.device] if fabric.device.type == "cuda" else []):
+    devices = [fabric.device] if fabric.device.type == "cuda" else []
+    with threads_for(graph.data.num_edges), torch.random.fork_rng(devices):
         torch.manual_seed(start.seed)
         task = Task(graph.data, fabric.device, class_weights=options.class_weights, metric=start.metric)
         network, memory = build_network(start, graph.data, task), PeakMemory(fabric.device)
         if start.model.fitted:
-            check_installed(start.model.name)
-            model = FittedModel(network, task, options, fabric, trial=True)
-            seconds = START_SECONDS + model.epochs[0].seconds * model.trial_factor
+            import_for(start.model.name)
+            times: list[float] = []
+            while len(times) < 2 and sum(times) < 1:  # seconds: what only the first fit needs shows in short ones
+                model = FittedModel(network, task, options, fabric, trial=True)
+                times.append(model.epochs[0].seconds)
+            seconds = START_SECONDS + min(times) * model.trial_factor
             return PlannedModel(start, seconds, seconds, memory.read())
         short = replace(options, epochs=TRIAL_EPOCHS, patience=0, record_orderings=(), order_noise_end=None)
         times = [epoch.seconds for epoch in Loop(network, task, short, fabric, seed=start.seed)]

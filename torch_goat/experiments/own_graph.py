@@ -20,12 +20,12 @@ from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.run import Run
 from torch_goat.experiments.search import fingerprint, own_starting_point
 from torch_goat.experiments.training.decisions import check_threshold
-from torch_goat.experiments.training.metrics import DECIDING
+from torch_goat.experiments.training.metrics import DECIDING, OF_TASK
 from torch_goat.experiments.training.options import Experiment
 from torch_goat.experiments.training.task import task_of
 from torch_goat.experiments.training.train import train
 from torch_goat.experiments.verdict import SIMPLER_FIRST
-from torch_goat.settings import SettingsError, check_known
+from torch_goat.settings import SettingsError
 
 if TYPE_CHECKING:
     from torch_goat.data.tables.graph import TableGraph
@@ -55,14 +55,15 @@ def is_unbalanced(graph: "TableGraph") -> bool:
 
 def deciding_metric(graph: "TableGraph", asked: str = "") -> str:
     """The metric by which models are compared on a graph: the one that was asked for, else accuracy or RMSE."""
-    numeric = graph.schema.task == "regression"
-    if numeric and asked in DECIDING:
-        raise SettingsError(
-            f"{asked} is a metric of classes, but {graph.schema.target!r} is a number; leave it out, or use rmse."
-        )
-    if asked:
-        check_known("metric", asked, ("rmse",) if numeric else DECIDING)
-    return asked or ("rmse" if numeric else "accuracy")
+    classes, target = graph.schema.task == "classification", repr(graph.schema.target)
+    possible = DECIDING if classes else ("rmse",)
+    if asked and asked not in possible:
+        why = f"there is no metric {asked!r} that compares models"
+        if asked in OF_TASK["regression" if classes else "classification"]:
+            other = f"numbers, but {target} has classes" if classes else f"classes, but {target} is a number"
+            why = f"{asked} is a metric of {other}"
+        raise SettingsError(f"{why}; choose {' or '.join(possible)}.")
+    return asked or possible[0]
 
 
 def table_experiment(
@@ -79,14 +80,18 @@ def table_experiment(
         if deciding not in ("accuracy", "rmse"):
             changes: dict[str, Any] = {"metric": deciding, "class_weights": deciding == "macro_f1"}
             config = replace(config, training=replace(config.training, **changes))
-    options, training = config.model, config.training
-    if tables.order_by and options.num_orderings:  # an order that is given is not learned
-        options = replace(options, given_order=True, order_noise=0.0)
-        training = replace(training, order_noise_end=None, fixed_ordering=-1, orderings_files=())
-    return replace(
-        config, model=options, training=training, dataset=name, split=tables.split, index=0, tables=tables, graph="",
-        graph_digest=None,
-    )  # fmt: skip
+    return in_given_order(
+        replace(config, dataset=name, split=tables.split, index=0, tables=tables, graph="", graph_digest=None)
+    )
+
+
+def in_given_order(config: Experiment) -> Experiment:
+    """Makes a GOAT model read neighbours in the order of the tables, if they give one, instead of learning it."""
+    if config.tables is None or not config.tables.order_by or not config.model.num_orderings:
+        return config
+    model = replace(config.model, given_order=True, order_noise=0.0)
+    training = replace(config.training, order_noise_end=None, fixed_ordering=-1, orderings_files=())
+    return replace(config, model=model, training=training)
 
 
 def array_experiment(folder: Path, model: str = "goat", config: Experiment | None = None) -> Experiment:
@@ -115,8 +120,12 @@ def record_orderings(experiment: Experiment, graph: "TableGraph", assignments: S
     decided = any(settings.sets(one, "record_orderings") for one in assignments) or options.holds_orderings
     if decided or model.given_order or not model.num_orderings or graph.data.num_edges * model.heads > MOST_RECORDED:
         return experiment
-    epochs = tuple(epoch for epoch in RECORDED if epoch <= options.epochs)
-    return replace(experiment, training=replace(options, record_orderings=epochs))
+    return replace(experiment, training=replace(options, record_orderings=recorded(options.epochs)))
+
+
+def recorded(epochs: int) -> tuple[int, ...]:
+    """The epochs of a training whose orderings are recorded by default."""
+    return tuple(epoch for epoch in RECORDED if epoch <= epochs)
 
 
 def repetitions(
@@ -168,13 +177,15 @@ def compare_models(
     metric: str = "",
     device: str = "auto",
     runner: Callable[..., object] | None = None,
+    on_trial: Callable[[str, int, int], None] = lambda model, number, total: None,
     on_plan: Callable[[Plan], None] = lambda plan: None,
 ) -> ModelComparison:
     """Trains GOAT and the models of :data:`MODELS` on the same splits of your graph and ranks them.
 
     A short trial of each model decides which of them fit into the time budget, and which need mini-batches because full
-    batches do not fit in memory. The plan is stored in the folder, and the same call repeats it. Finished runs in the
-    folder are reused and stopped ones resumed.
+    batches do not fit in memory. Simple models are tried first, and once a quarter of the budget is used up, the others
+    are skipped. The plan is stored in the folder, and the same call repeats it. Finished runs in the folder are reused
+    and stopped ones resumed.
 
     Args:
         folder: The folder for all runs; by default one in ``runs/``.
@@ -188,6 +199,7 @@ def compare_models(
             compared by RMSE.
         device: As in :func:`train`.
         runner: Trains one run; called like ``train(experiment, folder, graph=graph)``.
+        on_trial: Called before each trial with the model, the number of the trial from 1, and the number of models.
         on_plan: Called with the plan before the first run.
     """
     graph = graph or load_tables(tables, index or 0)
@@ -201,7 +213,7 @@ def compare_models(
         batches = not any(settings.sets(one, "batch_size") for one in assignments)
         graphs = {model: _read_by(model, graph) for model in starts}
         how = {"minutes": minutes, "device": device, "batches": batches, "request": request}
-        plan = make_plan(starts, runs_of_each, graphs, **how)  # type: ignore[arg-type]
+        plan = make_plan(starts, runs_of_each, graphs, on_trial=on_trial, **how)  # type: ignore[arg-type]
         write_plan(root, plan)
     on_plan(plan)
     runs = []

@@ -9,12 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from tests.app.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat import settings
-from torch_goat.app.cli import start
 from torch_goat.experiments import Experiment, Result, Run, TrainingOptions, verdict
 from torch_goat.experiments.comparison import RunGroup
 from torch_goat.experiments.own_graph import MODELS
@@ -81,18 +79,6 @@ def test_it_is_said_whether_probabilities_are_rescaled(goat: Goat, tables: list[
         ) in goat(*command).out
 
 
-def test_a_small_graph_is_trained_on_one_thread(goat: Goat, tables: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    before = torch.get_num_threads()
-    try:
-        for largest, expected in ((20, 1), (19, 2)):  # 10 edges, in both directions
-            torch.set_num_threads(2)
-            monkeypatch.setattr(start, "SMALL", largest)
-            goat("train", *tables, "--model", "gcn", *FAST, "--out", f"run-{largest}")
-            assert torch.get_num_threads() == expected
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_tables_take_the_place_of_the_arrays_in_a_config(goat: Goat, tables: list[str]) -> None:
     config = Experiment("arrays", graph="nowhere", graph_digest="0", training=TrainingOptions(epochs=2))
     Path("config.toml").write_text(settings.dumps(config))
@@ -152,6 +138,11 @@ def test_without_a_model_all_are_compared_on_the_same_splits(goat: Goat, tables:
     folders = [path for path in Path("all").iterdir() if path.is_dir()]
     assert {path.name for path in folders} == {f"{model}-{repeat}" for model in MODELS for repeat in range(2)}
     assert "Plan: 16 runs of 8 models, about " in ended.out
+    assert ended.err.startswith(
+        "Trying each model for a few epochs, the simplest first ...\ntrial 1 of 8: majority class\n"
+    )
+    assert "trial 8 of 8: GOAT\n" in ended.err
+    assert "trial" not in goat("train", *tables, *fast, "--out", "all").err  # the plan is stored
     for number in range(1, 17):
         assert f"run {number} of 16: " in ended.err
     results = {path.name: Result.from_json((path / "result.json").read_text()) for path in folders}

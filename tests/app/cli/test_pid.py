@@ -49,7 +49,7 @@ def test_the_first_command_of_the_page(goat: Goat) -> None:
     Path("examples").symlink_to(ROOT / "examples")
     out = goat("pid", *command.split()).out
     assert "240 nodes, groups features" in out
-    assert Path("pid-village.png").exists()
+    assert Path("pid-village-joins.png").exists()
 
 
 @pytest.fixture
@@ -76,6 +76,14 @@ def test_a_graph_of_ones_own(goat: Goat, tables: list[str]) -> None:
     assert float(synergy[1]) == pytest.approx(1, abs=0.1)
     assert "Captured by models on the test nodes" in out
     assert Path("a.png").stat().st_size > 1000
+
+
+def test_each_target_and_each_kind_of_groups_has_a_chart_of_its_own(goat: Goat, tables: list[str]) -> None:
+    Path("nodes.csv").write_text(Path("nodes.csv").read_text().replace("joins", "joins/left %"))
+    for options in (["--target", "joins/left %"], ["--target", "age"], ["--target", "age", "--groups", "random"]):
+        goat("pid", *tables[:2], *options, "--bins", "2")
+    ends = ("-joins-left-.png", "-age.png", "-age-random.png")
+    assert all(len(list(Path().glob(f"pid-*{end}"))) == 1 for end in ends)
 
 
 def test_a_graph_whose_neighbours_tell_nothing(goat: Goat, tables: list[str]) -> None:

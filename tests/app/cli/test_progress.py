@@ -5,8 +5,10 @@ import pytest
 from rich.console import Console
 
 from torch_goat.app.cli import progress
-from torch_goat.app.cli.progress import PoolProgress, RunProgress, duration
-from torch_goat.experiments import Epoch, Event, Result
+from torch_goat.app.cli.progress import LeaderboardProgress, PoolProgress, RunProgress
+from torch_goat.experiments import Epoch, Event, Experiment, ModelOptions, Result
+from torch_goat.experiments.leaderboard import Plan, PlannedModel
+from torch_goat.experiments.training.metrics import duration
 
 RESULT = Result({"val": {"mse": 0.5}, "test": {"mse": 0.25}}, 1, 3, "epochs", 90.0, 1.0, 0, "cpu", {}, "")
 
@@ -59,7 +61,7 @@ def test_lines_say_how_each_run_ended(capsys: pytest.CaptureFixture[str], clock:
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        "2/4 b: mse 0.25, 3 epochs, 90 s, about 2 min left",  # one run in 50 s, two are left
+        "2/4 b: mse 0.25, 3 epochs, 90 s, about 100 s left",  # one run in 50 s, two are left
         "3/4 c [x]: failed: no [room], about 35 s left",  # two in 70 s
         "4/4 d: mse 0.25, 3 epochs, 90 s",
     ]
@@ -143,6 +145,27 @@ def test_trials_that_end_together_or_elsewhere_are_counted_once(capsys: pytest.C
     assert lines[2] == "4/4 trial 3: pruned, best mse 0.25"
 
 
+@pytest.mark.parametrize(
+    ("skipped", "text"),
+    [
+        ({"gat": 45.0, "goat": 60.0}, "GAT (about 90 s), GOAT (about 2 min). To include all, set --minutes 5."),
+        ({"gat": 45.0, "goat": 0.0}, "GAT (about 90 s), GOAT (not tried). To include all, set a larger --minutes, or 0 "
+         "for no limit."),
+    ],
+)  # fmt: skip
+def test_a_plan_names_what_is_skipped_and_how_to_include_it(
+    capsys: pytest.CaptureFixture[str], skipped: dict[str, float], text: str
+) -> None:
+    experiment = Experiment("village", model=ModelOptions("linear"))
+    model = PlannedModel(experiment, 10.0, 20.0, 2**30)
+    plan = Plan(1.0, ((0, 0), (1, 1)), {"linear": model}, skipped)
+    LeaderboardProgress(lambda: None, "accuracy").announce(plan)  # type: ignore[arg-type,return-value]
+    assert capsys.readouterr().out.splitlines() == [
+        "Plan: 2 runs of 1 models, about 20 s (at most 40 s) and 1.0 GiB of memory.",
+        f"Skipped for lack of time: {text}",
+    ]
+
+
 def test_times_are_for_people() -> None:
-    times = {0.04: "0.0 s", 9.94: "9.9 s", 42.4: "42 s", 150: "2 min", 9000: "2.5 h"}
+    times = {0.04: "0.0 s", 9.94: "9.9 s", 42.4: "42 s", 119.4: "119 s", 150: "2 min", 9000: "2.5 h"}
     assert {seconds: duration(seconds) for seconds in times} == times

@@ -93,10 +93,21 @@ WRONG = [
     (f"train {OWN} --minutes 0.00001", "--minutes 1e-05 is too short: "),
     (f"train {OWN} --minutes -1", "Invalid value for '--minutes'"),
     (f"train {OWN} --model gcn --minutes 5", "--minutes 5 applies to a comparison of models"),
-    (f"train {OWN} --metric f1", "there is no metric 'f1'"),
+    (
+        f"train {OWN} --metric f1",
+        "there is no metric 'f1' that compares models; choose accuracy or macro_f1 or roc_auc.",
+    ),
+    (
+        f"train {OWN} --metric mse",
+        "mse is a metric of numbers, but 'label' has classes; choose accuracy or macro_f1 or",
+    ),
+    (
+        "train nodes.csv edges.csv --target age --task regression --metric rmsle",
+        "no metric 'rmsle' that compares models",
+    ),
     (
         "train nodes.csv edges.csv --target age --task regression --metric macro_f1",
-        "macro_f1 is a metric of classes, but 'age' is a number",
+        "macro_f1 is a metric of classes, but 'age' is a number; choose rmse.",
     ),
     ("train top2 --minutes 5", "--minutes applies to your own graph"),
     (f"train {OWN} --set epohs=4", "goat: unknown key 'epohs'; did you mean 'epochs'?\n"),

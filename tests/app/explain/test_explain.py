@@ -195,6 +195,17 @@ def test_the_dictionary_uses_names(deep: tuple[Run, Explanation]) -> None:
     assert [one["seed"] for one in table["stability"]["seeds"]] == [1, 1]
 
 
+def test_an_explanation_is_printed_in_one_line(runs: Path, deep: tuple[Run, Explanation]) -> None:
+    _, found = deep
+    value, probability, truth = found.prediction
+    names = found.graph.classes
+    expected = f"prediction={names[int(value)]!r}, probability={probability:.4g}, truth={names[int(truth)]!r}"
+    assert repr(found) == f"Explanation(node='{NODE}', {expected}, neighbors={len(found.effects)})"
+    number = explain(Run(runs / "number"), str(NODE))
+    assert repr(number).startswith(f"Explanation(node='{NODE}', prediction={number.prediction.value:.4g}, truth=")
+    assert len(repr(number)) < 120
+
+
 @pytest.mark.parametrize("name", [GOAT, GCN, "number"])
 def test_the_figure_is_a_picture(runs: Path, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Run(runs / name)

@@ -179,7 +179,7 @@ def test_regression_is_standardised_by_its_training_part(tmp_path: Path) -> None
     known = ~np.isnan(y)
     np.testing.assert_allclose(data.y.numpy()[known] * schema.target_scale + schema.target_mean, y[known], rtol=1e-5)
     assert not (data.train_mask | data.val_mask | data.test_mask)[2]
-    assert "1 nodes have no 'age' and serve only as neighbours." in notes
+    assert "1 node has no 'age' and serves only as a neighbour." in notes
     assert load_tables(write(tmp_path, target="member", drop=("label",))).schema.classes == ("0", "1")
     assert load_tables(write(tmp_path, target="member", drop=("label",), task="regression")).schema.classes == ()
 

@@ -1,5 +1,6 @@
 """Models of the features alone: what a run folder holds of them predicts as scikit-learn does."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ from torch_goat.data import datasets
 from torch_goat.experiments import Experiment, Interrupted, ModelOptions, Run, TrainingOptions, train
 from torch_goat.experiments.models import Network
 from torch_goat.experiments.models.fitted import Trees
-from torch_goat.experiments.training import features
 from torch_goat.experiments.training import train as run_module
 from torch_goat.experiments.training.features import tree_arrays
 
@@ -214,7 +214,7 @@ def test_fitted_models_read_their_own_options_and_need_scikit_learn(
         ModelOptions(name="linear", max_leaves=8)
     with pytest.raises(ValueError, match="last='linear' is unknown"):
         ModelOptions(name="gcn", last="linear")
-    monkeypatch.setattr(features, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)  # as if it were missing
     with pytest.raises(ImportError, match=r"needs scikit-learn; install it with: pip install 'torch-goat\[cli\]'"):
         fitted(tmp_path / "run", monkeypatch, graph(2), "linear")
     assert not (tmp_path / "run").exists()

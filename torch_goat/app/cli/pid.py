@@ -1,3 +1,4 @@
+import re
 import warnings
 from contextlib import nullcontext
 from pathlib import Path
@@ -69,7 +70,7 @@ def pid(
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     chart: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Output .png, .svg or .pdf; by default pid-DATASET[-GROUPS].png."),
+        typer.Option(metavar="FILE", help="Output .png, .svg or .pdf; by default pid-DATASET[-TARGET][-GROUPS].png."),
     ] = None,
     data_dir: DataDir = None,
 ) -> None:
@@ -97,10 +98,12 @@ def pid(
     trained = _models(models if models is not None else "all" if dataset in NEIGHBORHOOD_TASKS else "none")
     if own:
         graph = LabelledGraph.from_tables(tables, read_graph(tables, index))
-        chart = _check(graph.name, graph.regression, groups, bins, target_bins, trained, chart)
+        chart = chart or _default_chart(graph.name, tables.target, groups)
+        _check(graph.name, graph.regression, groups, bins, target_bins, trained, chart)
     else:
         real = DATASETS[dataset].task != "classification"
-        chart = _check(dataset, real, groups, bins, target_bins, trained, chart)
+        chart = chart or _default_chart(dataset, "", groups)
+        _check(dataset, real, groups, bins, target_bins, trained, chart)
         graph = LabelledGraph.from_dataset(dataset, index, data_dir)
     torch.set_num_threads(1)  # the networks are too small for more
     exact = _exact(graph.name, measure)
@@ -142,10 +145,15 @@ def _models(wanted: str) -> list[str]:
     return names
 
 
+def _default_chart(name: str, target: str, groups: str) -> Path:
+    parts = ["pid", name, re.sub(r"[^\w-]+", "-", target)[:60], "" if groups == _default_groups(name) else groups]
+    return Path("-".join(filter(None, parts)) + ".png")
+
+
 def _check(
-    name: str, real: bool, groups: str, bins: int, target_bins: int | None, models: list[str], chart: Path | None
-) -> Path:
-    """Refuses what cannot be done, before any work; returns the file of the chart."""
+    name: str, real: bool, groups: str, bins: int, target_bins: int | None, models: list[str], chart: Path
+) -> None:
+    """Refuses what cannot be done, before any work."""
     if groups == "roles" and name not in NEIGHBORHOOD_TASKS:
         raise SettingsError(f"--groups roles needs a task of known information, which {name} is not.")
     if groups == "roles" and bins:
@@ -156,11 +164,9 @@ def _check(
         raise SettingsError(f"--target-bins {target_bins} is for real labels, but {name} has classes; leave it out.")
     if models and real:
         raise SettingsError(f"--models needs classes, but {name} has real labels; leave it out.")
-    chart = chart or Path(f"pid-{name}{'' if groups == _default_groups(name) else f'-{groups}'}.png")
     charts.new_figure(chart)  # checks the file ending and that matplotlib is installed
     if chart.exists():
         raise SettingsError(f"{chart} already exists; remove it or name another file with --chart.")
-    return chart
 
 
 def _exact(dataset: str, measure: str) -> "Decomposition | None":

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from torch_goat.app.cli.console import console, say
 from torch_goat.experiments import Event, Experiment, Result
-from torch_goat.experiments.training.metrics import show
+from torch_goat.experiments.training.metrics import duration, show
 from torch_goat.experiments.verdict import shown
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class PoolProgress(Display):
 
 
 class LeaderboardProgress:
-    """Announces the plan of a comparison, and counts its runs and the time that is left.
+    """Announces the trials and the plan of a comparison, and counts its runs and the time that is left.
 
     ``run`` trains one run with a name and returns its result and whether it was finished before; this is called in its
     place. ``metric`` is the deciding one.
@@ -158,6 +158,12 @@ class LeaderboardProgress:
         self._run, self._metric = run, metric
         self._expected: list[float] = []  # seconds of each run of the plan
         self._number, self._spent, self._planned = 0, 0.0, 0.0
+
+    def trying(self, model: str, number: int, total: int) -> None:
+        """Says which model is tried."""
+        if number == 1:
+            say("Trying each model for a few epochs, the simplest first ...", stderr=True)
+        say(f"trial {number} of {total}: {shown(model, self._metric)}", stderr=True)
 
     def announce(self, plan: "Plan") -> None:
         """Says what will be trained, and what will not."""
@@ -170,9 +176,13 @@ class LeaderboardProgress:
             say(f"Trained on mini-batches: {', '.join(shown(name, self._metric) for name in batched)}.")
         if plan.skipped:
             whole = {name: len(plan.repetitions) * seconds for name, seconds in plan.skipped.items()}
-            names = (f"{shown(name, self._metric)} (about {duration(seconds)})" for name, seconds in whole.items())
+            times = (
+                (name, f"about {duration(seconds)}" if seconds else "not tried") for name, seconds in whole.items()
+            )
+            names = (f"{shown(name, self._metric)} ({text})" for name, text in times)
             needed = math.ceil(1.2 * (plan.seconds + sum(whole.values())) / 60)
-            say(f"Skipped for lack of time: {', '.join(names)}. To include all, set --minutes {needed}.")
+            known = f"set --minutes {needed}" if all(whole.values()) else "set a larger --minutes, or 0 for no limit"
+            say(f"Skipped for lack of time: {', '.join(names)}. To include all, {known}.")
 
     def __call__(self, experiment: Experiment, folder: Path, **more: Any) -> tuple[Result, bool]:
         expected, begun = self._expected[self._number], time.monotonic()
@@ -188,12 +198,3 @@ class LeaderboardProgress:
         notes += [f"about {duration(left)} left"] if left else []
         say(f"{name}: {', '.join(notes)}", stderr=True)
         return result, done
-
-
-def duration(seconds: float) -> str:
-    """A readable time: ``"40 s"``, ``"12 min"``, ``"3.5 h"``."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

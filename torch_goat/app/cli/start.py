@@ -31,7 +31,6 @@ else:
     torch = lazy_module("torch")
 
 SUFFIXES: Final = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".graphml", ".xml")
-SMALL: Final = 5000  # edges of a graph on which one thread trains as fast as several
 
 
 @dataclass(frozen=True)
@@ -98,8 +97,6 @@ def start(
     if own:
         tables = make_tables(dataset, edges, **given.values)
         graph = read_graph(tables, index or 0)
-        if graph.data.num_edges <= SMALL:  # where several threads only wait, for each other and for other programs
-            torch.set_num_threads(1)
         if own_graph.is_unbalanced(graph) and not metric and config is None:
             say("Note: the classes are unbalanced; with --metric macro_f1 all of them count equally.")
         experiment = own_graph.table_experiment(tables, graph, model or "goat", settled, metric)

@@ -12,7 +12,7 @@ import typer
 
 from torch_goat.app.cli import options
 from torch_goat.app.cli.console import Aligned, console, say
-from torch_goat.app.cli.progress import LeaderboardProgress, RunProgress, duration
+from torch_goat.app.cli.progress import LeaderboardProgress, RunProgress
 from torch_goat.app.cli.start import start
 from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables import Tables
@@ -21,7 +21,7 @@ from torch_goat.experiments.comparison import REPEATS, Ranking, RunGroup
 from torch_goat.experiments.search import fingerprint
 from torch_goat.experiments.training.decisions import ThresholdRule
 from torch_goat.experiments.training.loggers import EpochLogger
-from torch_goat.experiments.training.metrics import number, show, title
+from torch_goat.experiments.training.metrics import duration, number, show, title
 from torch_goat.experiments.training.processes import processes
 from torch_goat.files import no_link
 from torch_goat.lazy import lazy_module
@@ -166,6 +166,7 @@ def train(
             metric=metric,
             device=device,
             runner=progress,
+            on_trial=progress.trying,
             on_plan=progress.announce,
         )
         _show_ranking(compared.ranking, tables)

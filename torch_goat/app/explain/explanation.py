@@ -69,6 +69,14 @@ class Explanation:
     interactions: tuple[Interaction, ...]  # of the 20 strongest neighbours, the strongest first
     stability: Stability
 
+    def __repr__(self) -> str:
+        said = self.to_dict()
+        shown = {key: said[key] for key in ("node", "prediction", "probability", "truth") if said[key] is not None}
+        parts = [
+            f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value!r}" for key, value in shown.items()
+        ]
+        return f"Explanation({', '.join(parts)}, neighbors={len(self.effects)})"
+
     @property
     def unit(self) -> str:
         """The unit of contributions."""

@@ -249,7 +249,9 @@ def _notes(tables: Tables, found: ParsedTables, schema: Schema, data: Data) -> l
     if unlabelled:
         words = nodes.missing_words(tables.target)
         said = "".join(f" The word {word!r} counts as missing ({count} times)." for word, count in words.items())
-        notes.append(f"{unlabelled} nodes have no {tables.target!r} and serve only as neighbours.{said}")
+        one = unlabelled == 1
+        have, serve = ("node has", "serves only as a neighbour") if one else ("nodes have", "serve only as neighbours")
+        notes.append(f"{unlabelled} {have} no {tables.target!r} and {serve}.{said}")
     rows, distinct = found.ends.shape[1], _count_edges(data, schema.directed)
     if rows > distinct:
         apart = "" if schema.directed else "; --directed keeps both directions apart"

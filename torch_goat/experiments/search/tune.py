@@ -19,7 +19,7 @@ from torch_goat.experiments.run import usable
 from torch_goat.experiments.search.search import Search, check_metric, decoded, default_point, trial_value
 from torch_goat.experiments.search.storage import answering
 from torch_goat.experiments.search.study import Study
-from torch_goat.experiments.training.features import check_installed
+from torch_goat.experiments.training.features import import_for
 from torch_goat.experiments.training.processes import make_fabric
 from torch_goat.experiments.training.task import task_of
 from torch_goat.experiments.training.train import graph_of
@@ -75,7 +75,7 @@ def tune(
         raise settings.SettingsError(f"trials and jobs must be at least 1, got {trials} and {jobs}.")
     make_fabric(device, search.experiment.training.precision)
     if search.experiment.model.fitted:
-        check_installed(search.experiment.model.name)
+        import_for(search.experiment.model.name)
     for index in search.indices:  # a problem with the data would fail every trial
         data, _ = graph_of(replace(search.experiment, index=index), data_dir)
         check_metric(search.experiment.dataset, task_of(data), search.metric)

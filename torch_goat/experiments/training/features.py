@@ -6,7 +6,7 @@ Their penalty and their number of trees are chosen on the validation nodes, as n
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any, Final
 
 import numpy as np
@@ -152,10 +152,15 @@ class FittedModel:
             yield weights
 
 
-def check_installed(model: str) -> None:
-    """Raises an error if a fitted model needs scikit-learn and it is missing."""
-    if model != "constant" and find_spec("sklearn") is None:
-        raise ImportError(f"the model {model!r} needs scikit-learn; install it with: pip install 'torch-goat[cli]'.")
+def import_for(model: str) -> None:
+    """Imports what a fitted model needs, which takes seconds; raises an error if scikit-learn is missing."""
+    if model == "constant":
+        return
+    try:
+        import_module("sklearn.linear_model" if model == "linear" else "sklearn.ensemble")
+    except ModuleNotFoundError as error:
+        message = f"the model {model!r} needs scikit-learn; install it with: pip install 'torch-goat[cli]'."
+        raise ImportError(message) from error
 
 
 def tree_arrays(model: Any, classes: np.ndarray, out_channels: int) -> dict[str, Tensor]:

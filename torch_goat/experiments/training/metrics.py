@@ -56,6 +56,15 @@ def show(name: str, value: float) -> str:
     return f"{value:.4g}" if name in LOWER_IS_BETTER else f"{value:.4f}"
 
 
+def duration(seconds: float) -> str:
+    """A readable time: ``"40 s"``, ``"12 min"``, ``"3.5 h"``."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
+
+
 def decisive(first: str, weighted: bool) -> str:
     """The metric that decides which run is better: the task's first, or one that weighs classes as the loss does."""
     return "macro_f1" if first == "accuracy" and weighted else first

@@ -39,13 +39,14 @@ from torch_goat.experiments.run import (
 from torch_goat.experiments.training.batches import check_batches
 from torch_goat.experiments.training.checkpoint import load_checkpoint, pack_checkpoint, pack_weights
 from torch_goat.experiments.training.decisions import check_threshold
-from torch_goat.experiments.training.features import FittedModel, check_installed
+from torch_goat.experiments.training.features import FittedModel, import_for
 from torch_goat.experiments.training.interrupt import Interrupted, noting
 from torch_goat.experiments.training.loop import Epoch, Loop, Observer
 from torch_goat.experiments.training.options import Experiment, TrainingOptions
 from torch_goat.experiments.training.processes import led, make_fabric, processes
 from torch_goat.experiments.training.result import PeakMemory, Result
 from torch_goat.experiments.training.task import Task
+from torch_goat.experiments.training.threads import threads_for
 from torch_goat.files import csv_text, digest_of, locked, no_link, remove_parts, replace_file
 from torch_goat.nn.ordering import Ordering
 from torch_goat.settings import SettingsError
@@ -77,6 +78,7 @@ def train(
     Ctrl-C writes a checkpoint at the end of the epoch and raises :class:`Interrupted`.
 
     With mini-batches, several processes started by ``torchrun`` can share a run: all call this, and the first writes.
+    Tables with at most 5,000 edges are trained on one CPU thread.
 
     Args:
         experiment: The experiment.
@@ -105,11 +107,13 @@ def train(
     check_batches(task, options, fabric.world_size)
     orderings = _recorded_orderings(experiment)
     if experiment.model.fitted:
-        check_installed(experiment.model.name)
+        import_for(experiment.model.name)
     seed_everything(experiment.seed)
     network = build_network(experiment, data, task)
     files = RunWriter(folder)
     with ExitStack() as stack:
+        if experiment.tables is not None:
+            stack.enter_context(threads_for(data.num_edges))
         done = led(fabric, lambda: _claim(stack, experiment, files, schema))
         if done is not None:
             return done
