@@ -61,11 +61,14 @@ class Display:
 
 
 class RunProgress(Display):
-    """Shows the epochs of one run: ``with RunProgress(name) as show: train(..., observer=show)``."""
+    """Shows the epochs of one run: ``with RunProgress(name) as show: train(..., observer=show)``.
 
-    def __init__(self, name: str) -> None:
+    Elsewhere than on a terminal, the last epoch always has a line, unless ``summed_up``: the caller prints the result.
+    """
+
+    def __init__(self, name: str, *, summed_up: bool = False) -> None:
         super().__init__(transient=False)
-        self._name = name
+        self._name, self._summed_up = name, summed_up
         self._last: Epoch | None = None
         self.start(0, name)
 
@@ -75,7 +78,7 @@ class RunProgress(Display):
 
     def __exit__(self, *error: object) -> None:
         if self._last is not None:
-            self._next[0] = 0.0  # always print the last epoch
+            self._next[0] = math.inf if self._summed_up else 0.0
             self.epoch(0, self._name, self._last)
         super().__exit__(*error)
 

@@ -201,8 +201,8 @@ def _run(
     if done is not None:
         return done, True
     with ExitStack() as stack:
-        name = name or f"{experiment.dataset} {experiment.model.name}"
-        observers: list[Observer] = [stack.enter_context(RunProgress(name))]
+        progress = RunProgress(name or f"{experiment.dataset} {experiment.model.name}", summed_up=bool(name))
+        observers: list[Observer] = [stack.enter_context(progress)]
         if processes().leads:
             observers += [stack.enter_context(LOGGERS[name](experiment, folder)) for name in loggers]
 
