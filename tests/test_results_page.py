@@ -124,7 +124,8 @@ def test_the_readme() -> None:
     structure = [average("table1", row, "betweenness-1000") for row in ("goat-lstm", "pna")]
     runs = rows_run("table1", "betweenness-1000")
     assert structure[0] == min(average("table1", row, "betweenness-1000") for row in runs)
-    gcn, goat = (average("table2", row, "citeseer") for row in ("gcn", "goat-lstm"))
+    chosen = next(found.row for cell, found in standings().items() if (cell.table, cell.column) == ("table2", "citeseer"))
+    gcn, goat = (average("table2", row, "citeseer") for row in ("gcn", chosen))
     learned, plain, lstm = (average("order", row, "alternations-20000") for row in ("goat-noise", "goat", "sage-lstm"))
     check_numbers(
         "README.md",
@@ -136,7 +137,7 @@ def test_the_readme() -> None:
             "MSE {:.4f}, next PNA with {:.4f} ".format(*structure)
             + f"({p('table1', 'goat-lstm', 'betweenness-1000', 'pna')})",
             "(p = 0.28 or more)",
-            f"GCN reaches {gcn:.1f} % and GOAT {goat:.1f} % ({p('table2', 'goat-lstm', 'citeseer', 'gcn')})",
+            f"GCN reaches {gcn:.1f} % and GOAT {goat:.1f} % ({p('table2', chosen, 'citeseer', 'gcn')})",
             f"Of {len(standings())} comparisons with the best baseline, GOAT is significantly better (p < 0.05) "
             f"in {len(better)} and significantly worse in {len(worse)}",
         ],
@@ -162,6 +163,10 @@ def learned() -> Iterator[str]:
     yield f"{gains['texas']:.1f} points better than those found without it on Texas ({tests['texas']})"
     yield f"{-gains['cornell']:.1f} points worse on Cornell ({tests['cornell']})"
     yield f"{-gains['wisconsin']:.1f} points worse on Wisconsin ({tests['wisconsin']})"
+    found = [[values("table2", row, column) for row in ("goat-noise", "goat-lstm")] for column in ("cora", "citeseer")]
+    (ours, theirs), (own, other) = ([fmean(part) for part in pair] for pair in found)
+    seeds = " and ".join(f"{stats.mannwhitneyu(*pair).pvalue:.2f}" for pair in found)
+    yield f"from {theirs:.1f} to {ours:.1f} % on Cora and from {other:.1f} to {own:.1f} % on CiteSeer (p = {seeds}"
 
 
 def claims() -> Iterator[str]:
