@@ -27,7 +27,7 @@ from torch_goat.experiments.search import own_starting_point
 from torch_goat.experiments.training.threads import SMALL
 
 RESULTS = ROOT / "benchmarks/results"
-LAYERS = ["2026-11-18-cpu", "2026-11-18-h200"]  # the runs of layer.py that the page on performance includes
+LAYERS = ["2026-11-19-cpu", "2026-11-18-h200"]  # the runs of layer.py that the page on performance includes
 
 
 def read(file: str) -> dict[str, Any]:
