@@ -291,6 +291,7 @@ def test_models_that_are_not_shown_to_be_better_than_the_trivial_one_are_not_rec
     # If no model is better on the validation nodes either, a single run is enough to say so.
     one = verdict(runs("goat", [0.5], [0.5]), runs("constant", [0.6], [0.6]))
     assert one.sentences[0].startswith("No model is shown")
+    assert one.sentences[-1] == "Recommended: more splits or seeds before any of these models is used."
     assert "shown to predict" not in str(verdict(runs("goat", [0.6], [0.6]), runs("constant", [0.5], [0.5])))
     # Errors are those of a number.
     error = verdict(runs("goat", trivial, trivial, metric="mse"), runs("constant", near, near, metric="mse"))

@@ -141,7 +141,8 @@ class Verdict:
     good. One percentage point is one node in a hundred, less than most splits of a graph can tell apart. For a model
     that is better than the training mean, one percent of the standard deviation is at most about 0.02 of R².
 
-    The runs of a single split do not show that a model is as good, because their interval covers the seeds only.
+    The runs of a single split do not show that a model is as good, because their interval covers the seeds only, and
+    neither do results that are equal on all splits.
     """
 
     best: str  # label of its group
@@ -181,7 +182,10 @@ def judge(groups: Sequence["RunGroup[Any]"], compare: Compare) -> Verdict | None
     none, useless = _trivial(groups, compare)
     if none:
         helps, text, recommended = None, "", best
-        advice = "Recommended: more nodes with a known target, or other columns, before any of these models is used."
+        wanted = "more nodes with a known target, or other columns,"
+        if versus.conclusion == "too few runs to tell":
+            wanted = "more splits or seeds"
+        advice = f"Recommended: {wanted} before any of these models is used."
     sentences = [useless, *sentences, text, advice]
     return Verdict(
         best.label, second.label, best.metric, versus.difference, versus.interval, versus.p, versus.pairs, versus.over,
@@ -318,8 +322,10 @@ def _recommend(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: floa
             return one, f"Recommended: {one.name}, which is {level} and trains in {_times(one, best)}."
     for one in cheaper:
         if _is_close(one, best, compare):
-            found = f"{one.name} is cheaper ({_times(one, best)}), and no clear difference from {best.name} was found"
-            return best, f"Recommended: {best.name}; {found}."
+            why, found = "", f", and no clear difference from {best.name} was found"
+            if compare(best, one, False).conclusion == "clearly worse":
+                why, found = ", the best on the validation nodes", " and clearly better on the test nodes"
+            return best, f"Recommended: {best.name}{why}; {one.name} is cheaper ({_times(one, best)}){found}."
     return best, f"Recommended: {best.name}."
 
 

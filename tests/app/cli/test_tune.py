@@ -100,6 +100,18 @@ def test_every_trial_is_judged_on_all_folds(goat: Goat, tmp_path: Path, monkeypa
         assert (search.indices, search.experiment.split, search.experiment.tables.folds) == (indices, "folds", 3)
 
 
+def test_a_model_whose_settings_are_given_is_not_searched(
+    goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tune = Mock(side_effect=RunError("begun"))
+    monkeypatch.setattr("torch_goat.experiments.search.tune.tune", tune)
+    write(tmp_path, NODES)
+    own = ["nodes.csv", "edges.csv", "--target", "label", "--model", "all", "--set", "penalties=[1.0]"]
+    said = goat("tune", *own, code=1)
+    assert "logistic regression: all its settings are given, so there is nothing to search." in said.out
+    assert tune.call_args.args[0].experiment.model.name == "goat"
+
+
 @pytest.mark.usefixtures("quick_processes")
 def test_the_grid_is_the_papers_from_the_papers_settings(goat: Goat) -> None:
     options = ["--model", "gcn", "--grid", "--trials", "2", "--set", "epochs=2", "--device", "cpu", "--out", "grid"]

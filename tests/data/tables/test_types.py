@@ -153,9 +153,8 @@ def test_times_of_day_of_several_spellings_and_bad_ones(tmp_path: Path) -> None:
     assert kept.kind == "category"
     assert len(kept.categories) <= 3  # all spellings of one time are the same
     for bad in ("24:00", "25:61", "10:60", "10:30:60", "10:30Z", "10", "noon"):
-        message = f"line 11, column 'clock': '{bad}' is not a valid time, but the column holds times; correct it"
-        with pytest.raises(TableError, match=message):
-            load_tables(write(tmp_path, nodes[: nodes.rindex(",")] + f",{bad}"))
+        others = load_tables(write(tmp_path, nodes[: nodes.rindex(",")] + f",{bad}")).schema.nodes[-1]
+        assert others.kind == "category"  # such as durations of 9:30 and 25:10
         only = load_tables(write(tmp_path, with_column("clock", [bad + "x", bad] * 5))).schema.nodes[-1]
         assert only.kind == "category"
 

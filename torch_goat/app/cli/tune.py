@@ -112,10 +112,15 @@ def tune(
             space |= {key: values for key, values in chosen.items() if has_effect(experiment, key)}
         else:
             space |= chosen
+        keys = _keys(fixed, spaces or [])
+        given_keys = {short(key) for key in keys}
+        if model == ALL and not any(len(values) > 1 for key, values in space.items() if key not in given_keys):
+            say(f"{shown(name, OF_TASK[begun.task][0])}: all its settings are given, so there is nothing to search.")
+            continue
         splits = range(max(1, begun.graph.num_splits if begun.graph else 1))
         searches[name] = Search(
             experiment,
-            checked(space, experiment, _keys(fixed, spaces or [])),
+            checked(space, experiment, keys),
             indices=_numbers(indices) if indices else tuple(splits),
             metric=metric or experiment.metric or OF_TASK[begun.task][0],
             method="grid" if grid else "tpe",
@@ -123,6 +128,8 @@ def tune(
             prune=prune and not (model == ALL and experiment.model.fitted),
             defaults_first=not grid,
         )
+    if not searches:
+        raise SettingsError("nothing to search: the settings of all models are given; leave out some --set or --space.")
     try:
         from torch_goat.experiments.search.tune import BEST, TABLE
         from torch_goat.experiments.search.tune import tune as run

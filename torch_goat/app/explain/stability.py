@@ -69,7 +69,7 @@ class Stability:
         if not known:
             return ""
         best, mean = fmean(one.best for one in known), fmean(one.mean for one in known)
-        taus = f"tau {best:.2f}, all heads {mean:.2f}, unrelated orders 0"
+        taus = f"mean tau {best:.2f}, and {mean:.2f} over all heads; unrelated orders have about 0"
         if best < LITTLE:
             return f"Even the best heads of other seeds agree little ({taus}): the order means little."
         return f"The best heads of other seeds agree with this order ({taus})."

@@ -187,10 +187,15 @@ def has_leading_zeros(values: pd.Series) -> bool:
 
 
 def _moment(values: pd.Series) -> Literal["date", "time"] | None:
-    """Whether most known values are dates, with a time or without, or times of day, as ISO 8601 writes them."""
+    """Whether most known values are dates, with a time or without, or all of them times of day, as in ISO 8601.
+
+    If some are no times of day, such as 26:30, the others may be durations.
+    """
     known = values.dropna()
-    date, time = (len(known) and np.mean(~np.isnan(_measured(known, kind))) >= MOSTLY for kind in ("date", "time"))
-    return "date" if date else "time" if time else None
+    for kind, share in (("date", MOSTLY), ("time", 1.0)):
+        if len(known) and np.mean(~np.isnan(_measured(known, kind))) >= share:
+            return kind  # type: ignore[return-value]
+    return None
 
 
 def _measured(values: pd.Series, kind: str) -> np.ndarray:

@@ -117,7 +117,8 @@ class LabelledGraph(NamedTuple):
         names, values, edge_names = [f"column {number}" for number in range(data.num_features)], data.x, []
         if schema is not None and schema.nodes:
             names = [name for column in schema.nodes for name in column.channels]
-            units = [(column.mean, column.scale) if column.kind == "number" else (0.0, 1.0) for column in schema.nodes]
+            measured = ("number", "date", "time")  # kinds that are standardised
+            units = [(column.mean, column.scale) if column.kind in measured else (0.0, 1.0) for column in schema.nodes]
             widths = torch.tensor([column.width for column in schema.nodes])
             first = widths.cumsum(0) - widths  # the channels with the numbers
             values = data.x.double()

@@ -78,7 +78,7 @@ def fit_temperature(out: Tensor, y: Tensor) -> float:
 
     A temperature agrees if the scores of the nodes' own classes are on average at most ``ERRORS`` standard errors away
     from what the probabilities predict. At the temperature with the lowest log loss, they are what is predicted. The
-    standard error is also that of the probabilities: that of few nodes may be 0, such as if all are right.
+    standard error, too, is computed from the probabilities: estimated from few nodes it can be 0, as if all are right.
     """
     out = out.double() - out.double().amax(dim=-1, keepdim=True)
     true = out.gather(1, y.view(-1, 1)).view(-1)
