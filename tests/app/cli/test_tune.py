@@ -83,7 +83,7 @@ def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, mo
         assert goat("tune", *arguments, code=1).err == "goat: begun\n"
     begun: list[Search] = [call.args[0] for call in tune.call_args_list]
     found = [(one.metric, one.experiment.training.class_weights) for one in begun]
-    assert found[:5] == [("accuracy", False), *[("macro_f1", True)] * 2, ("mse", False), ("accuracy", False)]
+    assert found[:5] == [("accuracy", False), *[("macro_f1", True)] * 2, ("rmse", False), ("accuracy", False)]
     assert found[5:] == [("roc_auc", False)]
     assert begun[5].experiment.metric == "roc_auc"  # which pruning watches
     assert begun[1].space == paper_grid("goat", "classification")
@@ -167,11 +167,11 @@ def test_a_fitted_model_is_searched_and_its_recipe_trains(goat: Goat, tmp_path: 
     assert ("These are all settings of its space." in ended.out) == (model == "linear")
     assert {line["state"] for line in lines} == {"complete"}
 
-    def mse(folder: str) -> float:
-        return Result.from_json(Path(folder, "result.json").read_text()).metrics["val"]["mse"]
+    def rmse(folder: str) -> float:
+        return Result.from_json(Path(folder, "result.json").read_text()).metrics["val"]["rmse"]
 
-    both = [[mse(f"search/trials/{number}/{index}") for index in (0, 1)] for number in range(len(lines))]
-    assert [float(line["val_mse"]) for line in lines] == pytest.approx([sum(pair) / 2 for pair in both])
+    both = [[rmse(f"search/trials/{number}/{index}") for index in (0, 1)] for number in range(len(lines))]
+    assert [float(line["val_rmse"]) for line in lines] == pytest.approx([sum(pair) / 2 for pair in both])
     goat("train", "--config", "search/best.toml", "--out", "run", "--device", "cpu")
-    assert mse("run") == min(both, key=sum)[0]
+    assert rmse("run") == min(both, key=sum)[0]
     goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv")

@@ -63,6 +63,7 @@ def test_fitted_models_have_no_epochs_to_stop_after() -> None:
 
 def test_errors_are_minimised_and_scores_maximised() -> None:
     assert small_search().minimize
+    assert small_search(metric="rmse", prune=True).minimize  # pruned by the MSE, which orders trials alike
     assert not small_search(metric="r2").minimize
     assert not Search(starting_point("cora", "gcn"), {"dropout": (0.1, 0.2)}).minimize
 

@@ -16,6 +16,7 @@ from torch_goat.data.tables import Column, Tables, Task, find_tables, load_table
 from torch_goat.data.tables.options import SPLITS, conflict
 from torch_goat.experiments import Experiment, ModelOptions, TrainingOptions
 from torch_goat.experiments.search import starting_point
+from torch_goat.experiments.training.metrics import OF_TASK
 from torch_goat.lazy import lazy_module
 from torch_goat.settings import SettingsError
 
@@ -51,6 +52,11 @@ class Start:
 
             return task_of(loader.open_graph(self.experiment.graph))
         return DATASETS[self.experiment.dataset].task
+
+    @property
+    def metric(self) -> str:
+        """The metric that decides by default: of tables, the one by which their models are compared."""
+        return OF_TASK[self.task][0] if self.graph is None else own_graph.deciding_metric(self.graph)
 
     def with_paper_options(self) -> "Start":
         """The default options, which are the paper's, for the same metric."""

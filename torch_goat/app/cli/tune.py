@@ -66,7 +66,8 @@ def tune(
         list[str] | None, typer.Option("--space", metavar="KEY=A,B", help="Values to search for a key; repeatable.")
     ] = None,
     metric: Annotated[
-        str, typer.Option(help="Metric to optimise; by default that of the dataset, else accuracy or mse.")
+        str,
+        typer.Option(help="Metric to optimise; by default that of the dataset, else accuracy, rmse (tables) or mse."),
     ] = "",
     indices: Annotated[
         str,
@@ -103,7 +104,7 @@ def tune(
                 raise SettingsError(f"{key} has no effect on any of these models; leave it out.")
     else:
         experiments = {begun.experiment.model.name: begun.override(fixed)}
-    searches = {}
+    searches, default = {}, begun.metric
     for name, experiment in experiments.items():
         space = paper_grid(name, begun.task) if grid else search_space(experiment)
         if not space:
@@ -122,7 +123,7 @@ def tune(
             experiment,
             checked(space, experiment, keys),
             indices=_numbers(indices) if indices else tuple(splits),
-            metric=metric or experiment.metric or OF_TASK[begun.task][0],
+            metric=metric or experiment.metric or default,
             method="grid" if grid else "tpe",
             seed=seed,
             prune=prune and not (model == ALL and experiment.model.fitted),

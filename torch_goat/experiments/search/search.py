@@ -82,7 +82,7 @@ class Search:
             raise SettingsError(f"{one.dataset} has {known} under the split {one.split!r}, got {list(self.indices)}.")
         first = next((names[0] for names in OF_TASK.values() if self.metric in names), self.metric)
         watched = one.metric or first
-        if self.prune and self.metric != watched:
+        if self.prune and {"rmse": "mse"}.get(self.metric, self.metric) != watched:  # both have the same order
             raise SettingsError(f"pruning uses the {watched}, not the {self.metric}; leave out --prune.")
         if self.prune and one.model.fitted:
             raise SettingsError(
