@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.training import metrics
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ FEWEST: Final = 3  # pairs of runs below which nothing is concluded
 MOST: Final = 1000  # splits or seeds beyond which it is impractical to settle a difference
 CHEAPER: Final = 1.5  # factor in training time from which on a model counts as cheaper
 MARGIN: Final = 0.01  # loss up to which a model is as good: a share, or a part of the target's standard deviation
-SIMPLER_FIRST: Final = ("constant", "linear", "trees", "mlp", "gcn", "sage-mean", "gat", "goat")
 WITHOUT_EDGES: Final = frozenset({"constant", "linear", "trees", "mlp"})  # models that do not read the graph
 _NAMES: Final = {
     "goat": "GOAT", "gat": "GAT", "gatv2": "GATv2", "gcn": "GCN", "gin": "GIN", "pna": "PNA", "mlp": "MLP",
@@ -220,8 +220,7 @@ def _is_close(model: "RunGroup[Any]", best: "RunGroup[Any]", compare: Compare) -
 
 def simplicity(group: "RunGroup[Any]") -> tuple[int, str]:
     """Sorts groups that are equally good: the simpler model first, others by their label."""
-    model = _model(group)
-    return SIMPLER_FIRST.index(model) if model in SIMPLER_FIRST else len(SIMPLER_FIRST), group.label
+    return list(KINDS).index(_model(group)), group.label
 
 
 def shown(label: str, metric: str = "") -> str:

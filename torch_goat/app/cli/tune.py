@@ -13,7 +13,7 @@ from torch_goat.app.cli.start import Start, start
 from torch_goat.experiments import Experiment
 from torch_goat.experiments.search import Search, paper_grid, parse_space, search_space
 from torch_goat.experiments.search.search import best_first, checked, has_effect, settings_of, short, size
-from torch_goat.experiments.training.metrics import DECIDING, OF_TASK, show
+from torch_goat.experiments.training.metrics import DECIDING, show
 from torch_goat.experiments.verdict import shown
 from torch_goat.settings import SettingsError
 
@@ -116,7 +116,7 @@ def tune(
         keys = _keys(fixed, spaces or [])
         given_keys = {short(key) for key in keys}
         if model == ALL and not any(len(values) > 1 for key, values in space.items() if key not in given_keys):
-            say(f"{shown(name, OF_TASK[begun.task][0])}: all its settings are given, so there is nothing to search.")
+            say(f"{shown(name, default)}: all its settings are given, so there is nothing to search.")
             continue
         splits = range(max(1, begun.graph.num_splits if begun.graph else 1))
         searches[name] = Search(
@@ -137,11 +137,11 @@ def tune(
     except ModuleNotFoundError as error:
         missing = str(error.name).partition(".")[0]
         raise ImportError(f"goat tune needs {missing}; install it with: pip install 'torch-goat[cli]'.") from error
-    outcomes, folders, first = {}, {}, OF_TASK[begun.task][0]
+    outcomes, folders = {}, {}
     for name, search in searches.items():
         folders[name] = Path("runs") / f"tune-{search.name}" if out is None else out / name if model == ALL else out
         total = min(trials, size(search.space))
-        label = f"{shown(name, first)}, trial {{}}" if model == ALL else "trial {}"
+        label = f"{shown(name, default)}, trial {{}}" if model == ALL else "trial {}"
         with PoolProgress(total, label.format, "trials", search.metric) as progress:
             outcomes[name] = run(
                 search,
@@ -154,12 +154,12 @@ def tune(
                 on_event=progress,
             )
         if model == ALL:
-            say(f"{shown(name, first)}:")
+            say(f"{shown(name, default)}:")
         _print(search, outcomes[name])
     metric = next(iter(searches.values())).metric
     order = best_first({name: outcome.value for name, outcome in outcomes.items()}, metric)
     if model == ALL:
-        _print_all({shown(name, first): (outcomes[name], folders[name]) for name in order}, metric)
+        _print_all({shown(name, default): (outcomes[name], folders[name]) for name in order}, metric)
     folder = folders[order[0]]
     where = folder / BEST
     command = shlex.join(["goat", "train", "--config", str(where)])

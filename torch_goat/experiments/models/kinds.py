@@ -34,7 +34,7 @@ _GIN = frozenset({"activation", "norm"})
 _LINEAR = frozenset({"penalties"})
 _TREES = frozenset({"rounds", "shrinkage", "max_leaves", "min_leaf_nodes", "leaf_l2"})
 
-KINDS: dict[str, Kind] = {  # roughly from the fastest to the slowest
+KINDS: dict[str, Kind] = {  # the simpler and faster ones first, as in trials and among equally good models
     "constant": Kind("the majority class or the mean of the training nodes, without the graph", fitted=True),
     "linear": Kind("logistic or ridge regression on the features, without the graph", _LINEAR, fitted=True),
     "trees": Kind("gradient-boosted trees on the features, without the graph", _TREES, fitted=True),
