@@ -59,30 +59,25 @@ def test_shapes_that_break_kernels(case: str, heads: int, backend: str) -> None:
     check(RaggedRNN("lstm", 3, 4, heads=heads), backend, inputs, 1e-5, torch.float, other="torch")
 
 
-@pytest.mark.parametrize("length", [2_000, pytest.param(100_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("length", [2_000, pytest.param(100_000, marks=[] if GPU else pytest.mark.slow)])
+@pytest.mark.parametrize("hidden", [4, 64])  # on a GPU kept in registers, and shared by several programs
 @pytest.mark.parametrize("backend", [name for name in COMPILED if name != "torch"])
 @pytest.mark.parametrize("kind", RECURRENT)
-def test_a_long_segment_equals_pytorch(kind: str, backend: str, length: int) -> None:
-    rnn = RaggedRNN(kind, 3, 8)
+def test_a_long_segment_equals_pytorch(kind: str, backend: str, hidden: int, length: int) -> None:
+    rnn = RaggedRNN(kind, 3, 2 * hidden)
     z, source, weight, ptr = segments(1, 3, [1, length, 2, 33])
     found = evaluate(rnn, backend, z.float(), source, weight.float(), ptr)
-    module = rnn.as_torch(0).to("cpu", torch.double)
-    rows = weight[0, :, None] * z.requires_grad_()[source[0], 0]  # [places, 3]
+    device = device_of(backend)
+    module = rnn.as_torch(0).to(device, torch.double)
+    z, source, weight = z.to(device).requires_grad_(), source.to(device), weight.to(device)
+    rows = weight[0, :, None] * z[source[0], 0]  # [places, 3]
     state = module(pack_sequence(rows.split(ptr.diff().tolist()), enforce_sorted=False))[1]
-    out = (state[0] if kind == "lstm" else state).transpose(0, 1).flatten(1)[:, None]  # [segments, 1, 8]
-    expected = with_gradients(module, out, z)
+    out = (state[0] if kind == "lstm" else state).transpose(0, 1).flatten(1)[:, None]  # [segments, 1, 2 * hidden]
+    expected = {name: value.cpu() for name, value in with_gradients(module, out.cpu(), z).items()}
     both = torch.stack([expected["weight_hh_l0"], expected["weight_hh_l0_reverse"]])
     assert relative_error(found["output"], expected["output"]) < 1e-5
     assert relative_error(found["input 0"], expected["input 0"]) < 1e-5
     assert relative_error(found["weight_hh"], both.view_as(found["weight_hh"])) < 1e-5
-
-
-@pytest.mark.skipif(not {"cpu", "triton"} <= {*COMPILED}, reason="compares a GPU with a CPU")
-@pytest.mark.parametrize("hidden", [4, 64])  # kept in registers, and shared by several programs
-@pytest.mark.parametrize("kind", RECURRENT)
-def test_a_segment_of_100_000_on_a_gpu(kind: str, hidden: int) -> None:
-    inputs = segments(1, 3, [1, 100_000, 2, 33])
-    check(RaggedRNN(kind, 3, 2 * hidden), "triton", inputs, 1e-5, torch.float, other="cpu")
 
 
 @pytest.mark.parametrize("backend", AVAILABLE)
