@@ -25,7 +25,7 @@ def with_gradients(module: Module, out: Tensor, *inputs: Tensor) -> dict[str, Te
         return {"output": out}
     wanted = dict(module.named_parameters()) | {f"input {n}": value for n, value in enumerate(inputs)}
     # All positive: sums that cancel would show the rounding of the sum and not that of the layer.
-    uneven = (1.5 + torch.arange(1, out.numel() + 1, dtype=torch.double).sin()).to(out.dtype).view_as(out)
+    uneven = (1.5 + torch.arange(1, out.numel() + 1, dtype=torch.double).sin()).to(out).view_as(out)
     gradients = torch.autograd.grad((out * uneven).sum(), list(wanted.values()), allow_unused=True)
     results = {name: grad for name, grad in zip(wanted, gradients, strict=True) if grad is not None}
     return results | {"output": out}

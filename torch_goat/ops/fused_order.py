@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from torch_goat.ops.launching import kernel
 from torch_goat.ops.neighborhoods import Neighborhoods
 from torch_goat.ops.once import differentiable_once
 from torch_goat.ops.ragged_rnn.triton.launch import on_device
@@ -117,7 +118,7 @@ def _flow_back(
     return hood.sum_by_source(by_token), of_target
 
 
-@triton.jit(do_not_specialize=["num_tokens", "num_targets", "slope"])
+@kernel(do_not_specialize=["num_tokens", "num_targets", "slope"])
 def score_kernel(
     of_source,
     of_target,
@@ -149,7 +150,7 @@ def score_kernel(
     tl.store(key + at, ((head * num_targets + own) << 32) - rising, inside)
 
 
-@triton.jit(do_not_specialize=["num_places", "num_tokens"])
+@kernel(do_not_specialize=["num_places", "num_tokens"])
 def token_kernel(key, place, token, resolved, tied, num_places, num_tokens, BLOCK: tl.constexpr):
     """The tokens in the order of the keys, twice, and whether a token has the key of the one before it."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -171,7 +172,7 @@ def block_of_targets(order, ptr, first, num_targets, SEGMENTS: tl.constexpr):
     return target, start, (tl.load(ptr + target + 1, present, 0) - start).to(tl.int32), present
 
 
-@triton.jit(do_not_specialize=["first", "num_targets", "num_tokens"])
+@kernel(do_not_specialize=["first", "num_targets", "num_tokens"])
 def weigh_kernel(
     token,
     source,
@@ -210,7 +211,7 @@ def weigh_kernel(
         tl.store(alpha + at + step, tl.exp(value - peak) / total, inside)
 
 
-@triton.jit(do_not_specialize=["first", "num_targets", "num_tokens", "slope"])
+@kernel(do_not_specialize=["first", "num_targets", "num_tokens", "slope"])
 def back_kernel(
     grad_score,
     grad_alpha,

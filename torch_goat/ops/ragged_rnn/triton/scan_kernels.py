@@ -24,6 +24,7 @@ All sums have a fixed order.
 import triton
 import triton.language as tl
 
+from torch_goat.ops.launching import kernel
 from torch_goat.ops.ragged_rnn.triton.cells import sigmoid
 from torch_goat.ops.ragged_rnn.triton.sums import add_parts, copies
 
@@ -103,7 +104,7 @@ def gradients_of(gate, through, grad_new, KIND: tl.constexpr):
         return through * (1.0 - gate[1]), through * (gate[2] - 1.0), grad_new
 
 
-@triton.jit(do_not_specialize=_COUNTS)
+@kernel(do_not_specialize=_COUNTS)
 def reduce_kernel(
     projected,
     source,
@@ -198,7 +199,7 @@ def segment_across(target, ptr, chunk, num_places, direction, CHUNK: tl.constexp
     return tl.where((here == before) & (here != after), here, -1).to(tl.int64), (start // CHUNK).to(tl.int32)
 
 
-@triton.jit(do_not_specialize=["num_places", "num_chunks", "num_chains"])
+@kernel(do_not_specialize=["num_places", "num_chunks", "num_chains"])
 def complete_kernel(
     target,
     ptr,
@@ -241,7 +242,7 @@ def complete_kernel(
         tl.store(out + at_target, h.to(out.dtype.element_ty), inside)
 
 
-@triton.jit(do_not_specialize=["num_places", "num_chunks", "num_chains"])
+@kernel(do_not_specialize=["num_places", "num_chunks", "num_chains"])
 def flow_kernel(
     grad,
     target,
@@ -282,7 +283,7 @@ def flow_kernel(
                 g -= g * passed[ahead]
 
 
-@triton.jit(do_not_specialize=[*_COUNTS, "first_chain"])
+@kernel(do_not_specialize=[*_COUNTS, "first_chain"])
 def gradient_kernel(
     grad,
     projected,

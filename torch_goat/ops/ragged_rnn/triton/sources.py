@@ -12,13 +12,14 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from torch_goat.ops.launching import kernel
 from torch_goat.ops.places import Places
 
 # Counts differ between graphs; do not recompile for counts that are 1 or divisible by 16.
 _COUNTS = ["num_places", "num_chunks", "key_head", "to_head", "to_row"]
 
 
-@triton.jit(do_not_specialize=[*_COUNTS, "first_head", "from_head", "from_row"])
+@kernel(do_not_specialize=[*_COUNTS, "first_head", "from_head", "from_row"])
 def source_kernel(
     gradients,
     target,
@@ -97,7 +98,7 @@ def source_kernel(
     tl.store(carry + (head * num_chunks + chunk)[:, None] * ROW + column, total, (chunk < num_chunks)[:, None] & inside)
 
 
-@triton.jit(do_not_specialize=_COUNTS)
+@kernel(do_not_specialize=_COUNTS)
 def carry_kernel(
     key,
     grad_states,

@@ -16,6 +16,7 @@ Segments are sorted by length. Each group has consecutive blocks of about as man
 import triton
 import triton.language as tl
 
+from torch_goat.ops.launching import kernel
 from torch_goat.ops.ragged_rnn.triton.cells import (
     advance,
     combine,
@@ -78,7 +79,7 @@ def load_shares(
     return shares
 
 
-@triton.jit(do_not_specialize=_COUNTS)
+@kernel(do_not_specialize=_COUNTS)
 def wide_forward_kernel(
     projected,
     source,
@@ -193,7 +194,7 @@ def wide_forward_kernel(
         tl.store(final, h.to(out.dtype.element_ty), inside & present)
 
 
-@triton.jit(do_not_specialize=_COUNTS)
+@kernel(do_not_specialize=_COUNTS)
 def wide_backward_kernel(
     grad,
     projected,
