@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from tests.backends import check, segments
+from tests.compare import assert_close, with_gradients
+from torch_goat.nn import GOATConv, Neighborhoods
 from torch_goat.nn.ragged_rnn import RaggedRNN
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.backends import backends
@@ -76,6 +78,29 @@ def test_a_source_of_many_chunks(override: Override) -> None:
     source = torch.randint(5, (2, 40), generator=torch.Generator().manual_seed(1))
     source[:, 5:30] = 2  # more chunks than are looked back over at once
     _check("rnn", 2, source, [16, 4, 20])
+
+
+@pytest.mark.parametrize(("rnn", "hidden"), [("lstm", 3), ("gru", 3), ("rnn", 17), ("gru", 17)])
+def test_gradients_of_a_large_graph_come_in_portions(
+    rnn: str, hidden: int, override: Override, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch_goat.ops.ragged_rnn.triton import portions
+
+    override(chunk=8, chunks=2)
+    monkeypatch.setattr(portions, "LARGE", 0)
+    hub = torch.stack([torch.arange(60), torch.full((60,), 7)])
+    edge_index = torch.cat([hub, hub.flip(0), torch.tensor([[3, 5, 3, 9], [9, 9, 40, 3]])], dim=1)
+    hood = Neighborhoods.from_edge_index(edge_index.to(DEVICE), 60)
+    x, results = torch.randn(60, 4, dtype=torch.double, device=DEVICE, requires_grad=True), []
+    for backend in ("triton", "reference"):
+        torch.manual_seed(0)
+        conv = GOATConv(4, 2 * hidden, heads=2, rnn=rnn, backend=backend).double().to(DEVICE)
+        results.append(with_gradients(conv, conv(x, hood).cpu(), x))
+    found, expected = ({name: value.cpu() for name, value in result.items()} for result in results)
+    assert_close(found, expected, 1e-10)
+    long, short = hood.memo.get("portions")
+    assert long.num_rows + short.num_rows == hood.num_places
+    assert torch.equal(torch.cat([long.place, short.place]).sort()[0].cpu(), torch.arange(hood.num_places))
 
 
 def test_programs_share_the_short_segments(override: Override) -> None:

@@ -22,7 +22,7 @@ class Places:
     """
 
     def __init__(self, source: Tensor, segments: Segments, token: Tensor | None = None) -> None:
-        self.source, self.segments, self._token = source, segments, token
+        self.source, self.segments, self.token = source, segments, token
         self._memo = Memo(source.device)
 
     @classmethod
@@ -37,7 +37,7 @@ class Places:
     def by_source(self, num_sources: int) -> BySource:
         """The order in which the gradients of the sources are added up."""
         return self._memo.compute(
-            "by_source", lambda: self._sort(num_sources) if self._token is None else self._follow(self._token)
+            "by_source", lambda: self._sort(num_sources) if self.token is None else self._follow(self.token)
         )
 
     def _sort(self, num_sources: int) -> BySource:
@@ -51,10 +51,19 @@ class Places:
         )
 
     def _follow(self, token: Tensor) -> BySource:
-        """The tokens by source are the graph's; an order only moves them."""
         assert isinstance(self.segments, Neighborhoods)
-        source, by_source = self.segments.by_source  # [E], [E]
-        place = torch.arange(token.size(1), device=token.device, dtype=by_source.dtype).expand_as(token)
+        return self.by_token(*self.segments.by_source)
+
+    def by_token(self, source: Tensor, token: Tensor) -> BySource:
+        """The places of some tokens, in ascending order of their sources, ``[E']`` each.
+
+        The tokens by source are the graph's; an order only moves them.
+        """
+        place = self._memo.compute("place", self._place_of_token)
+        return BySource(source.expand(place.size(0), -1), place.index_select(1, token))
+
+    def _place_of_token(self) -> Tensor:
+        assert self.token is not None
+        place = torch.arange(self.token.size(1), device=self.token.device, dtype=smallest_integer(self.token.size(1)))
         # Zeros: a replayed order that is not a permutation must not lead beyond the tensor.
-        place_of_token = torch.zeros_like(place, memory_format=torch.contiguous_format).scatter_(1, token, place)
-        return BySource(source.expand_as(token), place_of_token.index_select(1, by_source))
+        return torch.zeros_like(self.token, dtype=place.dtype).scatter_(1, self.token, place.expand_as(self.token))

@@ -10,6 +10,8 @@ from torch import Tensor
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs
 from torch_goat.ops.ragged_rnn.triton import wide_launch
+from torch_goat.ops.ragged_rnn.triton.portions import Portion
+from torch_goat.ops.ragged_rnn.triton.portions import portions as portions_of
 from torch_goat.ops.ragged_rnn.triton.recurrence import backward_kernel, forward_kernel
 from torch_goat.ops.ragged_rnn.triton.sources import SumBySource
 from torch_goat.ops.ragged_rnn.triton.sums import sum_kernel
@@ -28,7 +30,7 @@ class Sizes(NamedTuple):
 _NARROW = 16  # the widest cell per direction that one warp has in its registers
 
 
-def sizes(hidden: int, heads: int, directions: int, num_targets: int, backward: bool) -> Sizes:
+def sizes(hidden: int, chains: int, num_targets: int, backward: bool) -> Sizes:
     """The sizes for a hidden width per direction, tuned on an H200.
 
     A block has one value per thread: with more, Triton would convert layouts within a step.
@@ -39,7 +41,7 @@ def sizes(hidden: int, heads: int, directions: int, num_targets: int, backward: 
     if backward and hidden <= _NARROW:
         # Each program writes a partial sum: more programs only as far as they fill the device and have enough work.
         blocks = triton.cdiv(num_targets, chosen.segments)
-        chosen = chosen._replace(single=max(64, min(1024 // (heads * directions), blocks // 32)))
+        chosen = chosen._replace(single=max(64, min(1024 // chains, blocks // 32)))
     return chosen
 
 
@@ -73,12 +75,11 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
 
 def _forward(kind: str, inputs: Inputs, states: Tensor | None) -> Tensor:
     heads, _, directions, _ = inputs.projected.shape
-    hidden, num_targets = inputs.weight_hh.size(-1), inputs.places.segments.num_segments
-    out = inputs.projected.new_empty(num_targets, heads, directions * hidden)
-    if num_targets:
-        chosen = sizes(hidden, heads, directions, num_targets, backward=False)
-        programs, counts, constants = _recurrence(kind, inputs, chosen)
-        tensors = (*_tensors(inputs), out, out if states is None else states)
+    order, hidden = inputs.places.segments.by_length, inputs.weight_hh.size(-1)
+    out = inputs.projected.new_empty(order.numel(), heads, directions * hidden)
+    if order.numel():
+        programs, counts, constants = _recurrence(kind, inputs, order, backward=False)
+        tensors = (*_tensors(inputs, order), out, out if states is None else states)
         forward_kernel[(programs * heads * directions,)](*tensors, *counts, **constants, SAVE=states is not None)
     return out
 
@@ -86,34 +87,41 @@ def _forward(kind: str, inputs: Inputs, states: Tensor | None) -> Tensor:
 def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gradients:
     inputs, (order, states) = _contiguous(inputs), saved
     inputs.places.segments.memo.put("by_length", order)  # the segments of a compiled call are new
-    heads, _, directions, _ = inputs.projected.shape
-    num_targets, num_places = inputs.places.segments.num_segments, inputs.places.source.size(1)
+    num_places, hidden = inputs.places.source.size(1), inputs.weight_hh.size(-1)
     if num_places == 0:
         zeros, grad_weight = torch.zeros_like, inputs.weight_hh.new_zeros(inputs.places.source.shape)
         recurrent = (inputs.weight_hh, inputs.bias_ih, inputs.bias_hh)
         return Gradients(zeros(inputs.projected), grad_weight, *map(zeros, recurrent))
-    hidden = inputs.weight_hh.size(-1)
-    chosen = sizes(hidden, heads, directions, num_targets, backward=True)
+    of_a_place = inputs.projected[:, 0].numel() * inputs.weight_hh.element_size()
+    portions = portions_of(inputs.places, of_a_place * num_places)
+    source_sizes = sizes(hidden, 1, num_places, backward=True)[-3:]
     with on_device(inputs.projected):
         if hidden > _NARROW:
             with torch.autocast(inputs.projected.device.type, enabled=False):
-                return wide_launch.backward(kind, grad, inputs, states, chosen[-3:])
-        return _backward(kind, grad, inputs, states, chosen)
+                return wide_launch.backward(kind, grad, inputs, states, portions, source_sizes)
+        return _backward(kind, grad, inputs, states, portions, source_sizes)
 
 
-def _backward(kind: str, grad: Tensor, inputs: Inputs, states: Tensor, chosen: Sizes) -> Gradients:
+def _backward(
+    kind: str, grad: Tensor, inputs: Inputs, states: Tensor, portions: list[Portion], source_sizes: tuple[int, int, int]
+) -> Gradients:
     heads, _, directions, width = inputs.projected.shape
     weight_hh, bias_hh = inputs.weight_hh, inputs.bias_hh
-    programs, counts, constants = _recurrence(kind, inputs, chosen)
-    by_source = SumBySource(inputs.projected, inputs.places, inputs.weight, weight_hh.dtype, chosen[-3:])
-    gradients = weight_hh.new_empty(heads, directions, inputs.places.source.size(1), width)
-    sums = weight_hh.new_empty(programs, bias_hh.numel() * (weight_hh.size(-1) + 2))
-    backward_kernel[(programs * heads * directions,)](
-        grad, *_tensors(inputs), states, gradients, sums, *counts, **constants
-    )
-    by_source.add(gradients, 0, heads)
-    grad_projected, grad_weight = by_source.finish()
-    return Gradients(grad_projected, grad_weight, *_add_up(sums, weight_hh, inputs.bias_ih, bias_hh))
+    launches = [_recurrence(kind, inputs, portion.order, backward=True) for portion in portions]
+    by_source = SumBySource(inputs.projected, inputs.places, inputs.weight, weight_hh.dtype, source_sizes)
+    sums = weight_hh.new_empty(sum(programs for programs, *_ in launches), bias_hh.numel() * (weight_hh.size(-1) + 2))
+    first = 0
+    for portion, (programs, counts, constants) in zip(portions, launches, strict=True):
+        gradients = weight_hh.new_empty(heads, directions, portion.num_rows, width)
+        backward_kernel[(programs * heads * directions,)](
+            *(grad, *_tensors(inputs, portion.order), portion.row, states, gradients, sums[first:]),
+            *(*counts, portion.num_rows),
+            **constants,
+        )
+        by_source.add(gradients, 0, heads, portion=portion, more=first > 0)
+        del gradients  # before those of the next portion
+        first += programs
+    return Gradients(*by_source.finish(), *_add_up(sums, weight_hh, inputs.bias_ih, bias_hh))
 
 
 def _contiguous(inputs: Inputs) -> Inputs:
@@ -124,19 +132,21 @@ def _contiguous(inputs: Inputs) -> Inputs:
     return inputs._replace(places=places, **tensors)
 
 
-def _tensors(inputs: Inputs) -> tuple[Tensor | None, ...]:
-    """The inputs that both kernels of the recurrence read."""
-    places = inputs.places
-    coefficients = (places.source, inputs.weight, places.ptr, places.segments.by_length)
+def _tensors(inputs: Inputs, order: Tensor) -> tuple[Tensor | None, ...]:
+    """The inputs that both kernels of the recurrence read; ``order`` has segments by length."""
+    coefficients = (inputs.places.source, inputs.weight, inputs.places.ptr, order)
     return inputs.projected, *coefficients, inputs.weight_hh, inputs.bias_ih, inputs.bias_hh
 
 
-def _recurrence(kind: str, inputs: Inputs, chosen: Sizes) -> tuple[int, tuple[int, ...], dict[str, Any]]:
+def _recurrence(
+    kind: str, inputs: Inputs, order: Tensor, backward: bool
+) -> tuple[int, tuple[int, ...], dict[str, Any]]:
     """The programs per head and direction, and the counts and constants of both kernels of the recurrence."""
     heads, num_sources, directions, _ = inputs.projected.shape
-    hidden, num_targets = inputs.weight_hh.size(-1), inputs.places.segments.num_segments
+    hidden, num_targets, chains = inputs.weight_hh.size(-1), order.numel(), heads * directions
+    chosen = sizes(hidden, chains, num_targets, backward)
     blocks = triton.cdiv(num_targets, chosen.segments)
-    counts = (num_targets, inputs.places.source.size(1), num_sources, heads * directions, blocks, chosen.single)
+    counts = (num_targets, inputs.places.source.size(1), num_sources, chains, blocks, chosen.single)
     constants = {
         "KIND": kind,
         "GATES": GATES[kind],

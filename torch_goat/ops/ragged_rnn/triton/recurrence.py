@@ -49,6 +49,17 @@ def block_of_segments(order, ptr, block, num_targets, backwards, SEGMENTS: tl.co
 
 
 @triton.jit
+def first_rows(rows, block, first, length, num_targets, backwards, SEGMENTS: tl.constexpr):
+    """The row of the gradients at which the walk over each segment starts ``[SEGMENTS, 1]``: its place by default."""
+    if rows is None:
+        return first
+    else:
+        rank = block * SEGMENTS + tl.arange(0, SEGMENTS)[:, None]
+        start = tl.load(rows + rank, rank < num_targets, 0)
+        return tl.where(backwards == 1, start + length - 1, start)
+
+
+@triton.jit
 def load_place(source, coefficient, first, stride, length, step, DTYPE: tl.constexpr):
     """Source and coefficient of a step of each segment, ``[SEGMENTS, 1]``."""
     place = first + stride * step
@@ -161,7 +172,7 @@ def forward_kernel(
         tl.store(final, h.to(out.dtype.element_ty), inside & present)
 
 
-@kernel(do_not_specialize=_COUNTS)
+@kernel(do_not_specialize=[*_COUNTS, "num_rows"])
 def backward_kernel(
     grad,
     projected,
@@ -172,6 +183,7 @@ def backward_kernel(
     weight_hh,
     bias_ih,
     bias_hh,
+    rows,
     states,
     gradients,
     sums,
@@ -181,6 +193,7 @@ def backward_kernel(
     num_chains,
     num_blocks,
     num_single,
+    num_rows,
     KIND: tl.constexpr,
     GATES: tl.constexpr,
     DIRECTIONS: tl.constexpr,
@@ -188,7 +201,9 @@ def backward_kernel(
     WIDTH: tl.constexpr,
     SEGMENTS: tl.constexpr,
 ):
-    """Gradients of the parts by place ``[K, D, E, G * H]``, from those of the final states ``[T, K, D, H]``.
+    """Gradients of the parts by row ``[K, D, num_rows, G * H]``, from those of the final states ``[T, K, D, H]``.
+
+    ``order`` has the targets of a portion, and ``rows`` the first row of each; by default, rows are places.
 
     Segments are walked from their last step to their first. The gates and their local derivatives, which do not depend
     on the gradient flowing back, are computed one step ahead, in parallel to the chain. Gradients of the matrix are in
@@ -214,13 +229,14 @@ def backward_kernel(
         coefficient += head * num_places
     states += chain * num_places * HIDDEN
     to_c = num_places.to(tl.int64) * num_chains * HIDDEN
-    gradients += chain * num_places * GATES * HIDDEN
+    gradients += chain * num_rows * GATES * HIDDEN
     weight_sums = copies(tl.zeros([WIDTH, SEGMENTS, WIDTH], DTYPE), GATES)
     bias_sums = copies(tl.zeros([SEGMENTS, WIDTH], DTYPE), NUM_PARTS)
 
     stride = 2 * direction - 1
     for block in range(program, num_blocks, tl.where(program < num_single, num_blocks, num_single)):
         target, first, length, _ = block_of_segments(order, ptr, block, num_targets, 1 - direction, SEGMENTS)
+        first_row = first_rows(rows, block, first, length, num_targets, 1 - direction, SEGMENTS)
         final = grad + (target * num_chains + chain) * HIDDEN + column
         grad_h = tl.load(final, inside & (length > 0), 0.0).to(DTYPE)
         grad_c = tl.zeros([SEGMENTS, WIDTH], DTYPE)
@@ -249,7 +265,7 @@ def backward_kernel(
             more = step + 1 < length
             grad_h = tl.where(more, grad_h, 0.0)
             grad_c = tl.where(more, grad_c, 0.0)
-            row = gradients + (first + stride * step) * (GATES * HIDDEN)
+            row = gradients + (first_row + stride * step) * (GATES * HIDDEN)
             for part in tl.static_range(GATES):
                 tl.store(row + column + part * HIDDEN, grad_parts[part], inside & (step < length))
             weight_sums = add_products(weight_sums, grad_shares, h, GATES)

@@ -14,33 +14,37 @@ from torch import Tensor
 
 from torch_goat.ops.launching import kernel
 from torch_goat.ops.places import Places
+from torch_goat.ops.ragged_rnn.triton.portions import Portion
 
 # Counts differ between graphs; do not recompile for counts that are 1 or divisible by 16.
-_COUNTS = ["num_places", "num_chunks", "key_head", "to_head", "to_row"]
+_COUNTS = ["num_rows", "num_chunks", "first_head", "key_head", "to_head", "to_row"]
 
 
-@kernel(do_not_specialize=[*_COUNTS, "first_head", "from_head", "from_row"])
+@kernel(do_not_specialize=[*_COUNTS, "num_places", "from_head", "from_row"])
 def source_kernel(
+    key,
+    order,
+    shift,
+    grad_states,
+    carry,
     gradients,
     target,
     coefficient,
     states,
-    key,
-    order,
-    grad_states,
     grad_coefficient,
-    carry,
-    num_places,
+    num_rows,
     num_chunks,
     first_head,
     key_head,
-    from_head,
-    from_row,
     to_head,
     to_row,
+    num_places,
+    from_head,
+    from_row,
     DIRECTIONS: tl.constexpr,
     GATED: tl.constexpr,
     STORED: tl.constexpr,
+    ADD: tl.constexpr,
     WIDTH: tl.constexpr,
     CHUNKS: tl.constexpr,
     CHUNK: tl.constexpr,
@@ -49,9 +53,10 @@ def source_kernel(
 
     ``gradients`` has rows of ``STORED`` values for a group of heads, from ``first_head`` on: one for each place and
     direction, or one for each target if ``target`` ``[E]`` has the target of each place. The first ``GATED`` values of
-    all directions are one row of ``states``, ``WIDTH`` when padded. ``key`` and ``order``, ``[K, E]``, are the sorted
-    sources and their places. ``*_head`` and ``*_row`` are the strides between heads and between rows of a head, in
-    rows, of ``key``, of the gradients (``from``) and of the states (``to``).
+    all directions are one row of ``states``, ``WIDTH`` when padded. ``key`` and ``order``, ``[K, num_rows]``, are the
+    sorted sources and their places, and ``shift`` leads from a place to its row. ``*_head`` and ``*_row`` are the
+    strides between heads and between rows of a head, in rows, of ``key``, of the gradients (``from``) and of the states
+    (``to``). With ``ADD``, sums are added to those that are there.
     """
     ROW: tl.constexpr = DIRECTIONS * GATED
     DTYPE: tl.constexpr = gradients.dtype.element_ty
@@ -62,20 +67,21 @@ def source_kernel(
     column = tl.arange(0, WIDTH)[None, :]
     inside = column < ROW
     places = num_places.to(tl.int64)
+    rows = num_rows.to(tl.int64)
     gradients += in_group * from_head * STORED
-    across = (column // GATED) * (places * STORED) + column % GATED
+    across = (column // GATED) * (rows * STORED) + column % GATED
     states += head * to_head * ROW
     grad_states += head * to_head * ROW
     key += head * key_head
-    order += head * places
+    order += head * rows
     grad_coefficient += head * places
 
     total = tl.zeros([CHUNKS, WIDTH], DTYPE)
-    source = tl.load(key + first, first < num_places, -1).to(tl.int64)
-    place = tl.load(order + first, first < num_places, 0).to(tl.int64)
+    source = tl.load(key + first, first < num_rows, -1).to(tl.int64)
+    place = tl.load(order + first, first < num_rows, 0).to(tl.int64)
     for step in range(CHUNK):
-        present = first + step < num_places
-        later = first + step + 1 < num_places
+        present = first + step < num_rows
+        later = first + step + 1 < num_rows
         next_source = tl.load(key + first + step + 1, later, -1).to(tl.int64)
         next_place = tl.load(order + first + step + 1, later, 0).to(tl.int64)
 
@@ -83,6 +89,8 @@ def source_kernel(
         at = place
         if target is not None:
             at = tl.load(target + place, present, 0).to(tl.int64) * from_row
+        if shift is not None:
+            at += tl.load(shift + first + step, present, 0)
         row = tl.load(gradients + at[:, None] * STORED + across, mask, 0.0)
         to = (source * to_row)[:, None] * ROW + column
         value = tl.load(states + to, mask, 0.0).to(DTYPE)
@@ -92,6 +100,8 @@ def source_kernel(
         else:
             total += tl.load(coefficient + head * places + place, present, 0.0)[:, None] * row
         closes = (source != next_source)[:, None]
+        if ADD:
+            total += tl.load(grad_states + to, mask & closes, 0.0)
         tl.store(grad_states + to, total, mask & closes)
         total = tl.where(closes, 0.0, total)
         source, place = next_source, next_place
@@ -103,8 +113,9 @@ def carry_kernel(
     key,
     grad_states,
     carry,
-    num_places,
+    num_rows,
     num_chunks,
+    first_head,
     key_head,
     to_head,
     to_row,
@@ -114,14 +125,14 @@ def carry_kernel(
     CHUNK: tl.constexpr,
 ):
     """Completes the source that starts before a chunk and ends in it, if there is one."""
-    head = tl.program_id(1).to(tl.int64)
+    head = first_head + tl.program_id(1).to(tl.int64)
     chunk = tl.program_id(0) + 1
     first = chunk * CHUNK
     key += head * key_head
     carry += head * num_chunks * ROW
     source = tl.load(key + first).to(tl.int64)
     before = tl.load(key + first - 1)
-    after = tl.load(key + first + CHUNK, first + CHUNK < num_places, -1)
+    after = tl.load(key + first + CHUNK, first + CHUNK < num_rows, -1)
     if (source == before) & (source != after):
         column = tl.arange(0, WIDTH)
         inside = column < ROW
@@ -141,9 +152,7 @@ def carry_kernel(
 
 
 class SumBySource:
-    """Gradients of states and of their coefficients, one group of heads after the other.
-
-    The places by source are found before the first group, for all heads, which frees the memory of the sort.
+    """Gradients of states and of their coefficients, of some heads or some segments after the other.
 
     ``states`` is ``[K, S, D, C]``, or such a view of memory that is ``[S, K, D, C]``; ``weight`` is ``[K, E]``;
     ``sizes`` has the places in a chunk, the chunks side by side, and the warps of a program.
@@ -153,36 +162,48 @@ class SumBySource:
         self, states: Tensor, places: Places, weight: Tensor | None, dtype: torch.dtype, sizes: tuple[int, int, int]
     ) -> None:
         chunk, chunks, warps = sizes
-        self.heads, num_sources, self.directions, self.channels = states.shape
+        self.heads, self.num_sources, self.directions, self.channels = states.shape
         self.row = self.directions * self.channels
-        self.states, self.weight, self.num_places = states, weight, places.source.size(1)
-        self.by_source = places.by_source(num_sources)
-        self.num_chunks = triton.cdiv(self.num_places, chunk)
-        self.carry = states.new_empty(self.heads, self.num_chunks, self.row, dtype=dtype)
+        self.states, self.places, self.weight = states, places, weight
         self.grad_states = torch.zeros_like(states, dtype=dtype)  # with the same strides
         self.grad_weight = states.new_empty(places.source.shape, dtype=dtype)
         self.apart = (states.stride(0) // self.row, states.stride(1) // self.row)
         width = triton.next_power_of_2(self.row)
         self.constants = {"WIDTH": width, "CHUNKS": chunks, "CHUNK": chunk, "num_warps": warps}
 
-    def add(self, gradients: Tensor, first_head: int, heads: int, target: Tensor | None = None) -> None:
+    def add(
+        self,
+        gradients: Tensor,
+        first_head: int,
+        heads: int,
+        target: Tensor | None = None,
+        portion: Portion | None = None,
+        more: bool = False,
+    ) -> None:
         """Adds ``heads`` heads from ``first_head`` on, from their gradients by place ``[., D, E, ...]``.
 
-        With the target of each place ``[E]``, from gradients of the targets ``[T, K, C]``.
+        With the target of each place ``[E]``, from gradients of the targets ``[T, K, C]``; with a portion of the
+        segments, from those by row ``[., D, num_rows, ...]``. With ``more``, these heads have had another portion.
         """
+        if portion is None or portion.by_source is None:
+            (key, order), shift, num_rows = self.places.by_source(self.num_sources), None, self.places.source.size(1)
+        else:
+            source, token, shift = portion.by_source
+            (key, order), num_rows = self.places.by_token(source, token), portion.num_rows
+        num_chunks = triton.cdiv(num_rows, self.constants["CHUNK"])
+        carry = self.grad_states.new_empty(self.heads, num_chunks, self.row)
+        counts = (num_rows, num_chunks, first_head, key.stride(0), *self.apart)
         apart = (gradients.stride(0) // gradients.size(-1), 1) if target is None else (1, self.heads)
-        tensors = (gradients, target, self.weight, self.states, *self.by_source)
-        counts = (self.num_places, self.num_chunks, first_head, self.by_source.source.stride(0), *apart, *self.apart)
-        shape = {"DIRECTIONS": self.directions, "GATED": self.channels, "STORED": gradients.size(-1)}
-        source_kernel[(triton.cdiv(self.num_chunks, self.constants["CHUNKS"]), heads)](
-            *tensors, self.grad_states, self.grad_weight, self.carry, *counts, **shape, **self.constants
+        shape = {"DIRECTIONS": self.directions, "GATED": self.channels, "STORED": gradients.size(-1), "ADD": more}
+        source_kernel[(triton.cdiv(num_chunks, self.constants["CHUNKS"]), heads)](
+            *(key, order, shift, self.grad_states, carry, gradients, target, self.weight, self.states),
+            *(self.grad_weight, *counts, self.places.source.size(1), *apart),
+            **shape,
+            **self.constants,
         )
+        if num_chunks > 1:
+            carry_kernel[(num_chunks - 1, heads)](key, self.grad_states, carry, *counts, ROW=self.row, **self.constants)
 
     def finish(self) -> tuple[Tensor, Tensor]:
         """The gradients of the states and of the coefficients."""
-        if self.num_chunks > 1:
-            counts = (self.num_places, self.num_chunks, self.by_source.source.stride(0), *self.apart)
-            carry_kernel[(self.num_chunks - 1, self.heads)](
-                self.by_source.source, self.grad_states, self.carry, *counts, ROW=self.row, **self.constants
-            )
         return self.grad_states.to(self.states.dtype), self.grad_weight

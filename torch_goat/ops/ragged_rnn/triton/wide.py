@@ -26,7 +26,7 @@ from torch_goat.ops.ragged_rnn.triton.cells import (
     step_back,
 )
 from torch_goat.ops.ragged_rnn.triton.products import load_chunks, multiply_add, put_together, take_apart
-from torch_goat.ops.ragged_rnn.triton.recurrence import block_of_segments, load_place, load_row, load_states
+from torch_goat.ops.ragged_rnn.triton.recurrence import block_of_segments, first_rows, load_place, load_row, load_states
 from torch_goat.ops.ragged_rnn.triton.sums import add_parts, copies
 
 # Counts differ between graphs; do not recompile for counts that are 1 or divisible by 16.
@@ -194,7 +194,7 @@ def wide_forward_kernel(
         tl.store(final, h.to(out.dtype.element_ty), inside & present)
 
 
-@kernel(do_not_specialize=_COUNTS)
+@kernel(do_not_specialize=[*_COUNTS, "num_rows"])
 def wide_backward_kernel(
     grad,
     projected,
@@ -202,6 +202,7 @@ def wide_backward_kernel(
     coefficient,
     ptr,
     order,
+    rows,
     bounds,
     high,
     low,
@@ -218,6 +219,7 @@ def wide_backward_kernel(
     num_chains,
     first_chain,
     num_groups,
+    num_rows,
     KIND: tl.constexpr,
     GATES: tl.constexpr,
     DIRECTIONS: tl.constexpr,
@@ -232,11 +234,12 @@ def wide_backward_kernel(
     SEGMENTS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):
-    """Gradients of the parts by place, from those of the final states ``[T, K, D, H]``.
+    """Gradients of the parts by row, from those of the final states ``[T, K, D, H]``.
 
-    ``gradients`` is ``[K * D, E, STORED * H]``. Before, it has the recurrent shares of the gates. Segments are walked
-    from their last step to their first. The gradient of a state is a sum over all gates, so each program writes what
-    its gates add to it, ``exchange`` ``[chains, num_groups, 2, SLICES, SEGMENTS, SLICES * UNITS]``. ``high`` and
+    ``order`` has the targets of a portion, and ``rows`` the first row of each; by default, rows are places.
+    ``gradients`` is ``[K * D, num_rows, STORED * H]``. Before, it has the recurrent shares of the gates. Segments are
+    walked from their last step to their first. The gradient of a state is a sum over all gates, so each program writes
+    what its gates add to it, ``exchange`` ``[chains, num_groups, 2, SLICES, SEGMENTS, SLICES * UNITS]``. ``high`` and
     ``low`` are ``[K * D, SLICES, GATES * UNITS, WIDTH]`` or, if parts are multiplied ``TOGETHER``, have
     ``UNITS * PARTS`` rows; ``bias_sums`` is ``[num_groups, K * D, parts, H]``.
     """
@@ -269,7 +272,7 @@ def wide_backward_kernel(
         coefficient += head * num_places
     states += chain * num_places * HIDDEN
     to_c = num_places.to(tl.int64) * num_chains * HIDDEN
-    gradients += chain * num_places * (STORED * HIDDEN)
+    gradients += chain * num_rows * (STORED * HIDDEN)
     exchange += walkers.to(tl.int64) * (2 * SLICES * SEGMENTS * SHARED)
     if SLICES > 1:
         counter = (counters + walkers * 32).to(tl.int64)
@@ -279,6 +282,7 @@ def wide_backward_kernel(
     rounds = 0
     for block in range(tl.load(bounds + group), tl.load(bounds + group + 1)):
         target, first, length, _ = block_of_segments(order, ptr, block, num_targets, 1 - direction, SEGMENTS)
+        first_row = first_rows(rows, block, first, length, num_targets, 1 - direction, SEGMENTS)
         final = grad + (target * num_chains + chain) * HIDDEN + column
         grad_h = tl.load(final, inside & (length > 0), 0.0).to(DTYPE)
         grad_c = tl.zeros([SEGMENTS, UNITS], DTYPE)
@@ -287,17 +291,17 @@ def wide_backward_kernel(
         index_1, scale_1 = load_place(source, coefficient, first, stride, length, 1, DTYPE)
         gates = load_row(projected, index, column, length, 0, GATES, HIDDEN, ROW)
         h, c = load_states(states, to_c, first, stride, column, length, 0, KIND, HIDDEN)
-        shares = load_shares(gradients, first, stride, column, length, 0, GATES, HIDDEN, STORED)
+        shares = load_shares(gradients, first_row, stride, column, length, 0, GATES, HIDDEN, STORED)
 
         for step in range(tl.max(length)):
             gates_1 = load_row(projected, index_1, column, length, step + 1, GATES, HIDDEN, ROW)
             h_1, c_1 = load_states(states, to_c, first, stride, column, length, step + 1, KIND, HIDDEN)
             index_2, scale_2 = load_place(source, coefficient, first, stride, length, step + 2, DTYPE)
-            shares_1 = load_shares(gradients, first, stride, column, length, step + 1, GATES, HIDDEN, STORED)
+            shares_1 = load_shares(gradients, first_row, stride, column, length, step + 1, GATES, HIDDEN, STORED)
 
             factors = local_derivatives(combine(gates, scale, bias, shares, GATES), h, c, KIND)
             grad_parts, rest, grad_c = step_back(grad_h, grad_c, factors, KIND)
-            to = gradients + (first + stride * step) * (STORED * HIDDEN) + column
+            to = gradients + (first_row + stride * step) * (STORED * HIDDEN) + column
             for part in tl.static_range(STORED):
                 tl.store(to + part * HIDDEN, grad_parts[part], inside & (step < length))
             sums = add_parts(sums, grad_parts, NUM_PARTS)

@@ -9,6 +9,7 @@ import triton
 from torch import Tensor
 
 from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs
+from torch_goat.ops.ragged_rnn.triton.portions import Portion
 from torch_goat.ops.ragged_rnn.triton.products import matrix_kernel, precision, sum_of_outer_products
 from torch_goat.ops.ragged_rnn.triton.sources import SumBySource
 from torch_goat.ops.ragged_rnn.triton.wide import wide_backward_kernel, wide_forward_kernel
@@ -60,19 +61,19 @@ def max_hidden(device: Device) -> int:
 
 def forward(kind: str, inputs: Inputs, states: Tensor | None) -> Tensor:
     """The final states; those before each step are written to ``states``."""
-    projected, num_targets = inputs.projected, inputs.places.segments.num_segments
+    projected, order = inputs.projected, inputs.places.segments.by_length
     heads, _, directions, _ = projected.shape
     hidden = inputs.weight_hh.size(-1)
     chosen = sizes(kind, hidden, device_of(projected.device))
-    out = projected.new_empty(num_targets, heads, directions * hidden)
+    out = projected.new_empty(order.numel(), heads, directions * hidden)
     high, low = _matrices(inputs.weight_hh, kind, chosen)
-    for first, chains, groups, bounds in _launches(inputs, chosen, range(heads * directions)):
+    for first, chains, groups, bounds in _launches(inputs, chosen, range(heads * directions), order):
         exchange, counters = _meeting_place(high, chains * groups, chosen, chosen.segments)
         wide_forward_kernel[(chains * groups * chosen.slices,)](
             *(projected, inputs.places.source, inputs.weight, inputs.places.ptr),
-            *(inputs.places.segments.by_length, bounds, high, low, inputs.bias_ih, inputs.bias_hh),
+            *(order, bounds, high, low, inputs.bias_ih, inputs.bias_hh),
             *(out, out if states is None else states, exchange, counters),
-            *_counts(inputs, first, groups),
+            *_counts(inputs, order, first, groups),
             **_constants(kind, inputs, chosen),
             ROWS=chosen.rows,
             CHUNKS=triton.cdiv(hidden, chosen.rows),
@@ -81,44 +82,51 @@ def forward(kind: str, inputs: Inputs, states: Tensor | None) -> Tensor:
     return out
 
 
-def backward(kind: str, grad: Tensor, inputs: Inputs, states: Tensor, source_sizes: tuple[int, int, int]) -> Gradients:
-    """The gradients, one group of heads after the other."""
+def backward(
+    kind: str, grad: Tensor, inputs: Inputs, states: Tensor, portions: list[Portion], source_sizes: tuple[int, int, int]
+) -> Gradients:
+    """The gradients, one portion of the segments and one group of heads after the other."""
     projected, weight_hh = inputs.projected, inputs.weight_hh
     heads, _, directions, _ = projected.shape
     hidden, chains, num_places = weight_hh.size(-1), heads * directions, inputs.places.source.size(1)
     chosen, gates = sizes(kind, hidden, device_of(projected.device)), GATES[kind]
     stored = 4 if kind == "gru" else gates  # the fourth is the recurrent share of the new gate
-    before = states[0].view(chains, num_places, hidden)
-    by_source = SumBySource(projected, inputs.places, inputs.weight, weight_hh.dtype, source_sizes)
-    gradients = weight_hh.new_empty(heads, directions, num_places, stored * hidden)
-    shares = gradients.view(chains, num_places, -1)[..., : gates * hidden]
-    torch.bmm(before, weight_hh.view(chains, -1, hidden).transpose(1, 2), out=shares)
-    high, low = _matrices(weight_hh, kind, chosen, back=True)
-    bias_sums = []
-    for first, number, groups, bounds in _launches(inputs, chosen, range(chains)):
-        exchange, counters = _meeting_place(high, number * groups, chosen, chosen.slices * chosen.segments)
-        sums = weight_hh.new_empty(groups, chains, stored, hidden)
-        wide_backward_kernel[(number * groups * chosen.slices,)](
-            *(grad, projected, inputs.places.source, inputs.weight, inputs.places.ptr),
-            *(inputs.places.segments.by_length, bounds, high, low),
-            *(inputs.bias_ih, inputs.bias_hh, states, gradients, sums, exchange, counters),
-            *_counts(inputs, first, groups),
-            **_constants(kind, inputs, chosen),
-            SIDE_BY_SIDE=min(16, triton.next_power_of_2(chosen.slices)),
-            STORED=stored,
-            WIDTH=triton.next_power_of_2(hidden),
-            TOGETHER=_together(chosen),
-        )
-        bias_sums.append(sums[:, first : first + number].sum(dim=0))
     split = (gates - 1) * hidden if stored > gates else None  # a GRU's matrix is that of the recurrent share
-    grad_hh = sum_of_outer_products(gradients.view(chains, num_places, -1), before, split).view_as(weight_hh)
-    by_source.add(gradients, 0, heads)
-    grad_projected, grad_weight = by_source.finish()
+    by_source = SumBySource(projected, inputs.places, inputs.weight, weight_hh.dtype, source_sizes)
+    high, low = _matrices(weight_hh, kind, chosen, back=True)
+    grads_hh, bias_sums = [], []
+    for number, portion in enumerate(portions):
+        before = states[0].view(chains, num_places, hidden)
+        before = before if portion.place is None else before.index_select(1, portion.place)
+        gradients = weight_hh.new_empty(heads, directions, portion.num_rows, stored * hidden)
+        by_row = gradients.view(chains, portion.num_rows, -1)
+        shares = by_row[..., : gates * hidden]
+        torch.bmm(before, weight_hh.view(chains, -1, hidden).transpose(1, 2), out=shares)
+        of_chains = []
+        for first, together, groups, bounds in _launches(inputs, chosen, range(chains), portion.order):
+            exchange, counters = _meeting_place(high, together * groups, chosen, chosen.slices * chosen.segments)
+            sums = weight_hh.new_empty(groups, chains, stored, hidden)
+            wide_backward_kernel[(together * groups * chosen.slices,)](
+                *(grad, projected, inputs.places.source, inputs.weight, inputs.places.ptr),
+                *(portion.order, portion.row, bounds, high, low),
+                *(inputs.bias_ih, inputs.bias_hh, states, gradients, sums, exchange, counters),
+                *(*_counts(inputs, portion.order, first, groups), portion.num_rows),
+                **_constants(kind, inputs, chosen),
+                SIDE_BY_SIDE=min(16, triton.next_power_of_2(chosen.slices)),
+                STORED=stored,
+                WIDTH=triton.next_power_of_2(hidden),
+                TOGETHER=_together(chosen),
+            )
+            of_chains.append(sums[:, first : first + together].sum(dim=0))
+        bias_sums.append(torch.cat(of_chains))  # [K * D, parts, H]
+        grads_hh.append(sum_of_outer_products(by_row, before, split))
+        by_source.add(gradients, 0, heads, portion=portion, more=number > 0)
+        del before, gradients, by_row, shares  # before those of the next portion
 
-    parts = torch.cat(bias_sums)  # [K * D, parts, H]
+    grad_hh, parts = functools.reduce(torch.add, grads_hh), functools.reduce(torch.add, bias_sums)
     grad_bias_ih = parts[:, :gates].reshape_as(inputs.bias_ih)
     grad_bias_hh = torch.cat([parts[:, : gates - 1], parts[:, -1:]], dim=1).view_as(inputs.bias_hh)
-    return Gradients(grad_projected, grad_weight, grad_hh, grad_bias_ih, grad_bias_hh)
+    return Gradients(*by_source.finish(), grad_hh.view_as(weight_hh), grad_bias_ih, grad_bias_hh)
 
 
 def _parts(kind: str) -> int:
@@ -155,11 +163,14 @@ def _matrices(weight_hh: Tensor, kind: str, chosen: WideSizes, back: bool = Fals
     return high, low
 
 
-def _launches(inputs: Inputs, chosen: WideSizes, chains: range) -> list[tuple[int, int, int, Tensor]]:
-    """First chain, number of chains, groups per chain, and the bounds of the groups' blocks of each launch."""
+def _launches(inputs: Inputs, chosen: WideSizes, chains: range, order: Tensor) -> list[tuple[int, int, int, Tensor]]:
+    """First chain, number of chains, groups per chain, and the bounds of the groups' blocks of each launch.
+
+    ``order`` has the segments to walk over, longest first.
+    """
     segments = inputs.places.segments
     available = device_of(inputs.projected.device).multiprocessors
-    blocks = triton.cdiv(segments.num_segments, chosen.segments)
+    blocks = triton.cdiv(order.numel(), chosen.segments)
     side_by_side = len(chains) if chosen.slices == 1 else min(len(chains), available // chosen.slices)
     found = []
     for first in chains[::side_by_side]:
@@ -168,35 +179,35 @@ def _launches(inputs: Inputs, chosen: WideSizes, chains: range) -> list[tuple[in
         if chosen.slices == 1:
             groups = triton.cdiv(chosen.waves * available, number)
         groups = max(1, min(groups, blocks))
-        found.append((first, number, groups, _bounds(segments, chosen.segments, groups)))
+        found.append((first, number, groups, _bounds(segments, order, chosen.segments, groups)))
     return found
 
 
-def _bounds(segments: Segments, size: int, groups: int) -> Tensor:
+def _bounds(segments: Segments, order: Tensor, size: int, groups: int) -> Tensor:
     """The first block of each group, and the end ``[groups + 1]``: consecutive blocks of about as many steps each."""
 
     def compute() -> Tensor:
-        steps = segments.ptr.diff()[segments.by_length[::size]] + 2.0  # of each block, and some time to start it
+        steps = segments.ptr.diff()[order[::size]] + 2.0  # of each block, and some time to start it
         ends = steps.cumsum(0)
         shares = torch.arange(1, groups, device=ends.device) * (ends[-1] / groups)
         inner = torch.searchsorted(ends - steps / 2, shares, out_int32=True)
         return torch.cat([inner.new_zeros(1), inner, inner.new_full((1,), ends.numel())])
 
-    return segments.memo.compute(("bounds", size, groups), compute)
+    return segments.memo.compute(("bounds", order.storage_offset(), order.numel(), size, groups), compute)
 
 
-def _meeting_place(like: Tensor, walkers: int, chosen: WideSizes, rows: int) -> tuple[Tensor, Tensor]:
+def _meeting_place(like: Tensor, groups: int, chosen: WideSizes, rows: int) -> tuple[Tensor, Tensor]:
     """What programs of a group exchange, twice since the next step writes while this is read; and their counters."""
     if chosen.slices == 1:
         return like, like
-    exchange = like.new_empty(walkers, 2, rows, chosen.slices * chosen.units)
-    return exchange, torch.zeros(walkers, 32, dtype=torch.int32, device=like.device)
+    exchange = like.new_empty(groups, 2, rows, chosen.slices * chosen.units)
+    return exchange, torch.zeros(groups, 32, dtype=torch.int32, device=like.device)
 
 
-def _counts(inputs: Inputs, first_chain: int, groups: int) -> tuple[int, ...]:
+def _counts(inputs: Inputs, order: Tensor, first_chain: int, groups: int) -> tuple[int, ...]:
     heads, num_sources, directions, _ = inputs.projected.shape
     num_places = inputs.places.source.size(1)
-    return inputs.places.segments.num_segments, num_places, num_sources, heads * directions, first_chain, groups
+    return order.numel(), num_places, num_sources, heads * directions, first_chain, groups
 
 
 def _constants(kind: str, inputs: Inputs, chosen: WideSizes) -> dict[str, Any]:
