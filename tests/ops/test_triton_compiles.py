@@ -65,7 +65,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
     for file, names in KERNEL_NAMES.items():
         module = importlib.import_module(f"torch_goat.ops.{file}")
         for name in names:
-            monkeypatch.setattr(module, name, Recorder(getattr(module, name).jit, noted))
+            monkeypatch.setattr(module, name, Recorder(getattr(module, name), noted))
     return noted
 
 

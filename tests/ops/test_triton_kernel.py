@@ -98,9 +98,10 @@ def test_gradients_of_a_large_graph_come_in_portions(
         results.append(with_gradients(conv, conv(x, hood).cpu(), x))
     found, expected = ({name: value.cpu() for name, value in result.items()} for result in results)
     assert_close(found, expected, 1e-10)
-    long, short = hood.memo.get("portions")
-    assert long.num_rows + short.num_rows == hood.num_places
-    assert torch.equal(torch.cat([long.place, short.place]).sort()[0].cpu(), torch.arange(hood.num_places))
+    found = hood.memo.get("portions")
+    assert [len(portion.order) for portion in found] == [32, 28]
+    assert [portion.num_rows for portion in found] == [len(portion.place) for portion in found]
+    assert torch.equal(torch.cat([portion.place for portion in found]).sort()[0].cpu(), torch.arange(hood.num_places))
 
 
 def test_programs_share_the_short_segments(override: Override) -> None:

@@ -13,7 +13,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torch_goat.ops.launching import kernel
 from torch_goat.ops.neighborhoods import Neighborhoods
 from torch_goat.ops.once import differentiable_once
 from torch_goat.ops.ragged_rnn.triton.launch import on_device
@@ -118,7 +117,7 @@ def _flow_back(
     return hood.sum_by_source(by_token), of_target
 
 
-@kernel(do_not_specialize=["num_tokens", "num_targets", "slope"])
+@triton.jit(do_not_specialize=["num_tokens", "num_targets", "slope"])
 def score_kernel(
     of_source,
     of_target,
@@ -150,7 +149,7 @@ def score_kernel(
     tl.store(key + at, ((head * num_targets + own) << 32) - rising, inside)
 
 
-@kernel(do_not_specialize=["num_places", "num_tokens"])
+@triton.jit(do_not_specialize=["num_places", "num_tokens"])
 def token_kernel(key, place, token, resolved, tied, num_places, num_tokens, BLOCK: tl.constexpr):
     """The tokens in the order of the keys, twice, and whether a token has the key of the one before it."""
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
@@ -172,7 +171,7 @@ def block_of_targets(order, ptr, first, num_targets, SEGMENTS: tl.constexpr):
     return target, start, (tl.load(ptr + target + 1, present, 0) - start).to(tl.int32), present
 
 
-@kernel(do_not_specialize=["first", "num_targets", "num_tokens"])
+@triton.jit(do_not_specialize=["first", "num_targets", "num_tokens"])
 def weigh_kernel(
     token,
     source,
@@ -211,7 +210,7 @@ def weigh_kernel(
         tl.store(alpha + at + step, tl.exp(value - peak) / total, inside)
 
 
-@kernel(do_not_specialize=["first", "num_targets", "num_tokens", "slope"])
+@triton.jit(do_not_specialize=["first", "num_targets", "num_tokens", "slope"])
 def back_kernel(
     grad_score,
     grad_alpha,

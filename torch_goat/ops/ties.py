@@ -19,8 +19,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torch_goat.ops.launching import kernel
-
 
 class Sizes(NamedTuple):
     """Tuning parameters; the result does not depend on them."""
@@ -90,7 +88,7 @@ def precede(value, other):
 
 
 # Counts differ between graphs; do not recompile for counts that are 1 or divisible by 16.
-@kernel(do_not_specialize=["num_places", "num_features"])
+@triton.jit(do_not_specialize=["num_places", "num_features"])
 def mark_kernel(
     token,
     tied,
@@ -188,7 +186,7 @@ def go_first(at, node, present, place, own, x, num_features, row, step, MEMBERS:
     return smaller
 
 
-@kernel(do_not_specialize=["num_marks", "num_features"])
+@triton.jit(do_not_specialize=["num_marks", "num_features"])
 def rank_kernel(
     token,
     source,

@@ -12,7 +12,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torch_goat.ops.launching import kernel
 from torch_goat.ops.plackett_luce.torch import EPS
 from torch_goat.ops.ragged_rnn.triton.launch import on_device
 from torch_goat.ops.segments import Segments
@@ -33,8 +32,7 @@ def log_prob(score: Tensor, place: Tensor, segments: Segments, noise: float) -> 
         tensors = (score, place, segments.ptr, segments.by_length, result, gradient, rest)
         with on_device(score):
             log_prob_kernel[(triton.cdiv(num_targets, _SEGMENTS), heads)](
-                *(*tensors, num_targets, num_places, high, noise - high),
-                **{"EPS": EPS, "SEGMENTS": _SEGMENTS, "PLACES": _PLACES, "num_warps": _WARPS},
+                *tensors, num_targets, num_places, high, noise - high, EPS, _SEGMENTS, _PLACES, num_warps=_WARPS
             )
     return result, gradient
 
@@ -52,7 +50,7 @@ def chain(decay, total, next_decay, next_total):
     return decay * next_decay, total * next_decay + next_total
 
 
-@kernel(do_not_specialize=["num_targets", "num_places", "high", "low"])
+@triton.jit(do_not_specialize=["num_targets", "num_places", "high", "low"])
 def log_prob_kernel(
     score,
     place,

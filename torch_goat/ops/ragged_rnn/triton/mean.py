@@ -14,7 +14,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torch_goat.ops.launching import kernel
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.triton.launch import on_device
 from torch_goat.ops.ragged_rnn.triton.sources import SumBySource
@@ -55,7 +54,7 @@ def split_longest(segments: Segments, size: int) -> list[tuple[int, int, bool]]:
     return [launch for launch in ((0, longest, True), (longest, others, False)) if launch[1]]
 
 
-@kernel(do_not_specialize=["first", "num_targets", "num_places", "num_heads"])
+@triton.jit(do_not_specialize=["first", "num_targets", "num_places", "num_heads"])
 def sum_segments_kernel(
     states,
     source,

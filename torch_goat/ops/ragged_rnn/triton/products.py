@@ -13,8 +13,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torch_goat.ops.launching import kernel
-
 
 @triton.jit
 def round_to_tf32(x):
@@ -69,7 +67,7 @@ def put_together(parts, PARTS: tl.constexpr, SEGMENTS: tl.constexpr, UNITS: tl.c
         return parts[0]
 
 
-@kernel(do_not_specialize=["num_weights"])
+@triton.jit(do_not_specialize=["num_weights"])
 def matrix_kernel(
     weight_hh,
     high,
@@ -118,7 +116,7 @@ def matrix_kernel(
         tl.store(high + at, value, at < num_weights)
 
 
-@kernel(do_not_specialize=["num_rows", "piece_size"])
+@triton.jit(do_not_specialize=["num_rows", "piece_size"])
 def outer_kernel(
     left,
     right,

@@ -19,7 +19,6 @@ Triton 3.6 gives the pointer and the mask of a one-dimensional load different la
 import triton
 import triton.language as tl
 
-from torch_goat.ops.launching import kernel
 from torch_goat.ops.ragged_rnn.triton.cells import (
     advance,
     combine,
@@ -93,7 +92,7 @@ def load_states(states, to_c, first, stride, column, length, step, KIND: tl.cons
         return h, h
 
 
-@kernel(do_not_specialize=_COUNTS)
+@triton.jit(do_not_specialize=_COUNTS)
 def forward_kernel(
     projected,
     source,
@@ -172,7 +171,7 @@ def forward_kernel(
         tl.store(final, h.to(out.dtype.element_ty), inside & present)
 
 
-@kernel(do_not_specialize=[*_COUNTS, "num_rows"])
+@triton.jit(do_not_specialize=[*_COUNTS, "num_rows"])
 def backward_kernel(
     grad,
     projected,

@@ -24,7 +24,6 @@ All sums have a fixed order.
 import triton
 import triton.language as tl
 
-from torch_goat.ops.launching import kernel
 from torch_goat.ops.ragged_rnn.triton.cells import sigmoid
 from torch_goat.ops.ragged_rnn.triton.sums import add_parts, copies
 
@@ -104,7 +103,7 @@ def gradients_of(gate, through, grad_new, KIND: tl.constexpr):
         return through * (1.0 - gate[1]), through * (gate[2] - 1.0), grad_new
 
 
-@kernel(do_not_specialize=_COUNTS)
+@triton.jit(do_not_specialize=_COUNTS)
 def reduce_kernel(
     projected,
     source,
@@ -199,7 +198,7 @@ def segment_across(target, ptr, chunk, num_places, direction, CHUNK: tl.constexp
     return tl.where((here == before) & (here != after), here, -1).to(tl.int64), (start // CHUNK).to(tl.int32)
 
 
-@kernel(do_not_specialize=["num_places", "num_chunks", "num_chains"])
+@triton.jit(do_not_specialize=["num_places", "num_chunks", "num_chains"])
 def complete_kernel(
     target,
     ptr,
@@ -242,7 +241,7 @@ def complete_kernel(
         tl.store(out + at_target, h.to(out.dtype.element_ty), inside)
 
 
-@kernel(do_not_specialize=["num_places", "num_chunks", "num_chains"])
+@triton.jit(do_not_specialize=["num_places", "num_chunks", "num_chains"])
 def flow_kernel(
     grad,
     target,
@@ -283,7 +282,7 @@ def flow_kernel(
                 g -= g * passed[ahead]
 
 
-@kernel(do_not_specialize=[*_COUNTS, "first_chain"])
+@triton.jit(do_not_specialize=[*_COUNTS, "first_chain"])
 def gradient_kernel(
     grad,
     projected,

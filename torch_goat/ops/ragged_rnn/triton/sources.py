@@ -12,7 +12,6 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from torch_goat.ops.launching import kernel
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.triton.portions import Portion
 
@@ -20,7 +19,7 @@ from torch_goat.ops.ragged_rnn.triton.portions import Portion
 _COUNTS = ["num_rows", "num_chunks", "first_head", "key_head", "to_head", "to_row"]
 
 
-@kernel(do_not_specialize=[*_COUNTS, "num_places", "from_head", "from_row"])
+@triton.jit(do_not_specialize=[*_COUNTS, "num_places", "from_head", "from_row"])
 def source_kernel(
     key,
     order,
@@ -108,7 +107,7 @@ def source_kernel(
     tl.store(carry + (head * num_chunks + chunk)[:, None] * ROW + column, total, (chunk < num_chunks)[:, None] & inside)
 
 
-@kernel(do_not_specialize=_COUNTS)
+@triton.jit(do_not_specialize=_COUNTS)
 def carry_kernel(
     key,
     grad_states,

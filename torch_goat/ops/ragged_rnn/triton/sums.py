@@ -12,8 +12,6 @@ the pieces up. A piece consists of the gradients of ``weight_hh`` ``[K, D, G * H
 import triton
 import triton.language as tl
 
-from torch_goat.ops.launching import kernel
-
 
 @triton.jit
 def copies(value, NUMBER: tl.constexpr):
@@ -71,7 +69,7 @@ def store_bias(pointer, sums, GATES: tl.constexpr, HIDDEN: tl.constexpr, WIDTH: 
         tl.store(pointer + gate * HIDDEN + column, tl.sum(sums[gate], axis=0), column < HIDDEN)
 
 
-@kernel(do_not_specialize=["num_pieces", "num_biases"])
+@triton.jit(do_not_specialize=["num_pieces", "num_biases"])
 def sum_kernel(
     sums,
     grad_weight,

@@ -16,7 +16,6 @@ Segments are sorted by length. Each group has consecutive blocks of about as man
 import triton
 import triton.language as tl
 
-from torch_goat.ops.launching import kernel
 from torch_goat.ops.ragged_rnn.triton.cells import (
     advance,
     combine,
@@ -79,7 +78,7 @@ def load_shares(
     return shares
 
 
-@kernel(do_not_specialize=_COUNTS)
+@triton.jit(do_not_specialize=_COUNTS)
 def wide_forward_kernel(
     projected,
     source,
@@ -194,7 +193,7 @@ def wide_forward_kernel(
         tl.store(final, h.to(out.dtype.element_ty), inside & present)
 
 
-@kernel(do_not_specialize=[*_COUNTS, "num_rows"])
+@triton.jit(do_not_specialize=[*_COUNTS, "num_rows"])
 def wide_backward_kernel(
     grad,
     projected,
