@@ -224,24 +224,27 @@ def main() -> None:
         return
     if device.type == "cuda":
         compile_first(arguments)
-    rows = []
+    result: dict = {
+        "environment": environment(device) | {"threads": arguments.threads.replace(",", " and ")},
+        "rows": [],
+        "first_calls": [],
+    }
+
     turns = [(case, threads) for case in cases for threads in map(int, arguments.threads.split(","))]
     for case, threads in (bar := tqdm(turns, unit="case")):
         bar.set_postfix_str(f"{case.graph.name} {case.configuration.name}")
-        rows += case.times(threads)
+        result["rows"] += case.times(threads)
+        write_results(arguments.out, "layer", result)  # a run that is stopped keeps what it has measured
     # After all times: on a CPU, measuring memory changes how memory is allocated.
     for case in tqdm(cases, desc="memory", unit="case"):
         used = case.memory()
-        for row in rows:
+        for row in result["rows"]:
             if (row["graph"], row["configuration"]) == (case.graph.name, case.configuration.name):
                 mb, base = used.get(row["layer"]), used.get(BASE)
                 row |= {"mb": mb, "mb_ratio": mb / base if mb and base else None}
+        write_results(arguments.out, "layer", result)
     names = [name for name in arguments.first_calls.split(",") if name != "none"]
-    result = {
-        "environment": environment(device) | {"threads": arguments.threads.replace(",", " and ")},
-        "rows": rows,
-        "first_calls": first_calls([Configuration.parse(name) for name in names], device),
-    }
+    result["first_calls"] = first_calls([Configuration.parse(name) for name in names], device)
     write_results(arguments.out, "layer", result, markdown(result))
 
 
