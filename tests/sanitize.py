@@ -14,13 +14,12 @@ from torch_goat.ops.ragged_rnn.triton import portions
 NODES, EDGES = 40, 160
 # Units per direction: in the registers of one warp, of one program, and shared by several programs.
 WIDTHS = {"recurrent": [3, 16, 33, 256], "scan": [3, 40]}
-LARGE = portions.LARGE  # bytes of gradients that are divided into portions
-# Options of the layer, and from how many bytes on gradients come in portions.
+# Options of the layer, and whether gradients come in portions, as on a large graph.
 VARIANTS = [
-    ({}, LARGE),
-    ({}, 0),
-    ({"order_noise": 0.3}, LARGE),
-    ({"attention": "gatv2", "bidirectional": False}, LARGE),
+    ({}, False),
+    ({}, True),
+    ({"order_noise": 0.3}, False),
+    ({"attention": "gatv2", "bidirectional": False}, False),
 ]
 
 
@@ -31,11 +30,12 @@ def main() -> None:
     x = torch.randn(NODES, 5).round().cuda()  # equal rows: ties
     for rnn in GATES:
         for hidden in WIDTHS["scan" if rnn in SCANS else "recurrent"]:
-            for options, portions.LARGE in VARIANTS:
+            for options, divided in VARIANTS:
+                portions.LARGE = portions.LARGE_IF_WIDE = 0 if divided else 2**31
                 conv = GOATConv(5, 2 * hidden, heads=2, rnn=rnn, **options).cuda()
                 conv(x, edge_index).square().sum().backward()
                 torch.cuda.synchronize()
-                print(rnn, hidden, options, portions.LARGE, flush=True)
+                print(rnn, hidden, options, divided, flush=True)
 
 
 if __name__ == "__main__":

@@ -93,10 +93,11 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
         recurrent = (inputs.weight_hh, inputs.bias_ih, inputs.bias_hh)
         return Gradients(zeros(inputs.projected), grad_weight, *map(zeros, recurrent))
     of_a_place = inputs.projected[:, 0].numel() * inputs.weight_hh.element_size()
-    portions = portions_of(inputs.places, of_a_place * num_places)
+    wide = hidden > _NARROW
+    portions = portions_of(inputs.places, of_a_place * num_places, wide)
     source_sizes = sizes(hidden, 1, num_places, backward=True)[-3:]
     with on_device(inputs.projected):
-        if hidden > _NARROW:
+        if wide:
             with torch.autocast(inputs.projected.device.type, enabled=False):
                 return wide_launch.backward(kind, grad, inputs, states, portions, source_sizes)
         return _backward(kind, grad, inputs, states, portions, source_sizes)

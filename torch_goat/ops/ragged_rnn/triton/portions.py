@@ -15,7 +15,9 @@ from torch_goat.ops.checks import capturing
 from torch_goat.ops.neighborhoods import Neighborhoods, smallest_integer
 from torch_goat.ops.places import Places
 
-LARGE = 2**26  # bytes of gradients; below, there is one portion
+# Bytes of gradients; below, there is one portion. A wide layer takes longer in portions, since its short segments are
+# then no longer walked beside its longest ones.
+LARGE, LARGE_IF_WIDE = 2**26, 2**31
 PORTIONS = 3
 
 
@@ -30,11 +32,12 @@ class Portion(NamedTuple):
     by_source: tuple[Tensor, Tensor, Tensor] | None = None
 
 
-def portions(places: Places, num_bytes: int) -> list[Portion]:
+def portions(places: Places, num_bytes: int, wide: bool) -> list[Portion]:
     """All segments, in several portions if the gradients of all places take much memory (``num_bytes``)."""
     hood = places.segments
     whole = [Portion(hood.by_length, hood.num_places)]
-    if num_bytes < LARGE or places.token is None or not isinstance(hood, Neighborhoods):
+    large = LARGE_IF_WIDE if wide else LARGE
+    if num_bytes < large or places.token is None or not isinstance(hood, Neighborhoods):
         return whole
     if capturing():  # their bounds cannot be read
         return hood.memo.get("portions") or whole
@@ -43,24 +46,28 @@ def portions(places: Places, num_bytes: int) -> list[Portion]:
 
 def _divided(hood: Neighborhoods) -> list[Portion]:
     length = hood.ptr.diff()[hood.by_length]
-    ends = length.cumsum(0)
-    shares = torch.arange(1, PORTIONS, device=ends.device) * hood.num_places // PORTIONS
-    ranks = (torch.searchsorted(ends, shares) // 32 + 1) * 32  # multiples: parts of a tensor stay aligned
-    bounds = sorted({0, *ranks.clamp(max=hood.num_segments).tolist(), hood.num_segments})
-    rank_of_target = torch.empty_like(hood.by_length).scatter_(
-        0, hood.by_length, torch.arange(hood.num_segments, device=hood.ptr.device)
-    )
+    end = length.cumsum(0)  # rows of all segments up to each one, longest first
+    from_row = hood.ptr[hood.by_length] - end + length  # what leads from a row to its place, by segment
+    place = torch.arange(hood.num_places, device=end.device)
+    place += from_row.repeat_interleave(length, output_size=hood.num_places)
+    shares = torch.arange(1, PORTIONS, device=end.device) * hood.num_places // PORTIONS
+    cut = (torch.searchsorted(end, shares) // 32 + 1) * 32  # multiples: parts of a tensor stay aligned
+    cut = cut.clamp(max=hood.num_segments)
+    cuts = {(0, 0), (hood.num_segments, hood.num_places), *zip(*torch.stack([cut, end[cut - 1]]).tolist(), strict=True)}
     source, token = hood.by_source
-    target = hood.target[token]
-    first_rows, found = ends - length, []
-    for first, last in pairwise(bounds):
-        order = hood.by_length[first:last]
-        row = first_rows[first:last] - first_rows[first]
-        from_row = hood.ptr[order] - row  # what leads from a row to its place, by segment
-        num_rows = int(length[first:last].sum())
-        place = torch.arange(num_rows, device=row.device)
-        place += from_row.repeat_interleave(length[first:last], output_size=num_rows)
-        inside = (rank_of_target[target] >= first) & (rank_of_target[target] < last)
-        shift = -from_row[rank_of_target[target[inside]] - first].to(smallest_integer(hood.num_places))
-        found.append(Portion(order, num_rows, row, place, (source[inside], token[inside], shift)))
+    rank = torch.empty_like(hood.by_length)
+    rank[hood.by_length] = torch.arange(hood.num_segments, device=rank.device)
+    rank = rank[hood.target[token]]
+    by_portion = torch.searchsorted(cut, rank, right=True).sort(stable=True).indices  # and by source in each
+    shift = -from_row[rank]
+    found = []
+    for (first, first_row), (last, last_row) in pairwise(sorted(cuts)):
+        segments, rows = slice(first, last), slice(first_row, last_row)
+        index = by_portion[rows]
+        shifts = (shift[index] - first_row).to(smallest_integer(hood.num_places))
+        first_rows = (end - length)[segments] - first_row
+        by_source = source[index], token[index], shifts
+        found.append(
+            Portion(hood.by_length[segments], last_row - first_row, first_rows, place[rows].clone(), by_source)
+        )
     return found
