@@ -171,6 +171,8 @@ def tables(result: dict) -> list[str]:
     on_gpu = "NVIDIA" in str(result["environment"]["device"])
     for graph, threads in dict.fromkeys((row["graph"], row["threads"]) for row in rows):
         chosen = [row for row in rows if (row["graph"], row["threads"]) == (graph, threads)]
+        timed = {row["configuration"] for row in chosen if row["ms"] is not None}
+        chosen = [row for row in chosen if row["configuration"] in timed]
         where = "" if on_gpu else f", {threads} thread{'s' if threads > 1 else ''}"
         lines += [f"{graph}{where}, time:", "", *table(chosen, "ms"), ""]
     for graph in dict.fromkeys(row["graph"] for row in rows):
