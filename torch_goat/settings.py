@@ -68,8 +68,6 @@ def parse(kind: type[T], table: Mapping[str, Any], where: str, section: str = ""
             raise SettingsError(f"{where}: the key {f'{section}.{field.name}'.lstrip('.')!r} is missing.")
     try:
         return kind(**values)
-    except SettingsError:
-        raise
     except ValueError as error:
         raise SettingsError(f"{where}: {f'[{section}] ' if section else ''}{error}") from None
 

@@ -88,6 +88,10 @@ def test_a_config_brings_everything_and_may_be_changed(goat: Goat, tmp_path: Pat
         ('dataset = "cora"\n[training]\nepochs = 0\n', "config.toml: [training] epochs must be at least 1, got 0"),
         ('dataset = "corra"\n', "there is no dataset 'corra'; did you mean 'cora'?"),
         ("seed = 1\n", "config.toml: the key 'dataset' is missing."),
+        (
+            'dataset = "mine"\n[model]\ngiven_order = true\n[tables]\nnodes = "n.csv"\ntarget = "y"\n',
+            "config.toml: given_order = True needs tables.order_by (--order-by), the edge column",
+        ),
     ],
 )
 def test_a_bad_config_is_refused_by_file_and_key(goat: Goat, text: str, message: str) -> None:
