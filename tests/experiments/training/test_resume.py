@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import random
 import signal
 import time
@@ -13,7 +12,7 @@ import pytest
 import torch
 
 from tests.experiments.training.graphs import tiny_steps
-from tests.processes import start
+from tests.processes import kill_around, start
 from torch_goat.experiments import Experiment, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
 
@@ -47,18 +46,7 @@ EXPERIMENTS = {
 def work(name: str, folder: Path, kill_at: int = 0) -> None:
     """The life of a process that is to be killed, from outside or by itself around its n-th finished file."""
     torch.set_num_threads(1)
-    replace, count = os.replace, 0
-
-    def counting(source: str, target: str) -> None:
-        nonlocal count
-        count += 1
-        if count == kill_at and count % 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(source, target)
-        if count == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    os.replace = counting
+    kill_around("replace", kill_at)
     with tiny_steps():
         train(EXPERIMENTS[name], folder, device="cpu")
 
