@@ -20,8 +20,8 @@ from torch_goat.files import locked
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=5", "--set", "hidden_channels=4", "--device", "cpu"]
 
 
-def the_run(folder: Path = Path("runs")) -> Path:
-    (found,) = folder.iterdir()
+def the_run() -> Path:
+    (found,) = Path("runs").iterdir()
     return found
 
 
@@ -138,11 +138,8 @@ def test_mini_batches(goat: Goat) -> None:
     assert (found.batch_size, found.fanout) == (20, (5, -1))
 
 
-def test_several_processes_share_mini_batches_alone(goat: Goat, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "GROUP_WORLD_SIZE": 1}
-    for name, value in values.items():
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+@pytest.mark.usefixtures("torchrun")
+def test_several_processes_share_mini_batches_alone(goat: Goat) -> None:
     ended = goat("tune", "top2", code=2)
     assert ended.err.startswith("goat (process 1): goat tune runs in one process, but torchrun started 2")
     assert ended.out == ""
