@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from torch_goat.data.tables import Tables
+from torch_goat.data.tables import Schema, Tables, apply_schema
+from torch_goat.data.tables.graph import NewGraph
 
 NODES = """id,age,town,member,label
 a,30,Ulm,1,yes
@@ -32,3 +33,10 @@ def write(folder: Path, nodes: str | bytes = NODES, edges: str | bytes = EDGES, 
     for path, content in zip(paths, (nodes, edges), strict=True):
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     return Tables(nodes=str(paths[0]), edges=str(paths[1]), **{"target": "label", **options})
+
+
+def apply(folder: Path, schema: Schema, nodes: str, edges: str, join: Tables | None = None) -> NewGraph:
+    """Applies a schema to other tables, which it writes next to those of the graph."""
+    (folder / "new.csv").write_text(nodes)
+    (folder / "links.csv").write_text(edges)
+    return apply_schema(schema, str(folder / "new.csv"), str(folder / "links.csv"), join=join)
