@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.tables.files import write
-from torch_goat.data.tables import Tables, load_tables
+from tests.data.tables.files import write, write_maximum
+from torch_goat.data.tables import load_tables
 from torch_goat.data.tables.graph import TableGraph
 from torch_goat.experiments import Experiment, RunError, compare_models, leaderboard, train
 from torch_goat.experiments.leaderboard import Plan, PlannedModel, full_batch_bytes, make_plan
@@ -204,22 +204,8 @@ def test_options_apply_to_the_models_that_have_them(tmp_path: Path) -> None:
         starting_points(tables, load_tables(tables), assignments=["permutations=9"])
 
 
-def maximum_table(folder: Path, nodes: int = 400) -> Tables:
-    """A graph whose label is whether the largest value among the neighbours is above its median."""
-    random = np.random.default_rng(5)
-    links = np.triu(random.random((nodes, nodes)) < 8 / nodes, 1)
-    links[np.arange(nodes - 1), np.arange(1, nodes)] = True
-    links |= links.T
-    value = random.normal(size=nodes)
-    largest = np.array([value[row].max() for row in links])
-    label = np.where(largest > np.median(largest), "high", "low")
-    lines = [f"n{number},{value[number]:.4f},{label[number]}" for number in range(nodes)]
-    edges = [f"n{one},n{other}" for one, other in np.argwhere(np.triu(links))]
-    return write(folder, "\n".join(["id,value,label", *lines]), "\n".join(["source,target", *edges]))
-
-
 def test_a_label_of_the_neighbours_maximum_is_found_by_the_leaderboard(tmp_path: Path) -> None:
-    tables = maximum_table(tmp_path)
+    tables = write_maximum(tmp_path, nodes=400, drop=("z", "year"))
     compared = compare_models(
         tables, tmp_path / "all", assignments=["epochs=150"], models=("goat", "gat", "mlp", "constant"), runner=QUICK
     )
