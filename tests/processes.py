@@ -100,6 +100,13 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def succeed(*processes: BaseProcess) -> None:
+    """Waits for processes, none of which may fail."""
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+
+
 def until(condition: Callable[[], object], process: BaseProcess | None = None, seconds: float = 900) -> None:
     """Waits for something that another process does, which must not end before."""
     end = time.monotonic() + seconds

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.experiments.search.cases import events, run_logged, small_search, told
-from tests.processes import kill_around, start, until
+from tests.processes import kill_around, start, succeed, until
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.search.tune import run_trials
 from torch_goat.experiments.training import train as run_module
@@ -74,19 +74,14 @@ def test_two_processes_share_a_search_and_survive_each_other(
         killed += processes[0].exitcode == -signal.SIGKILL
         processes = [processes[1], start(work, "grid", tmp_path)]
     assert killed > 1
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+    succeed(*processes)
     assert told(Study(SEARCHES["grid"], tmp_path, "", TRIALS)) == undisturbed["grid"]
     assert {count for name, count in events(tmp_path).items() if "finished" in name} == {1}
     assert len(list(tmp_path.glob("trials/*"))) == TRIALS
 
 
 def test_two_processes_at_once_train_every_trial_once(tmp_path: Path) -> None:
-    processes = [start(work, "tpe", tmp_path) for _ in range(2)]
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+    succeed(*[start(work, "tpe", tmp_path) for _ in range(2)])
     found = told(Study(SEARCHES["tpe"], tmp_path, "", TRIALS))
     assert [(number, state) for number, state, *_ in found] == [(number, "COMPLETE") for number in range(TRIALS)]
     assert len({str(point) for _, _, point, _ in found}) == TRIALS

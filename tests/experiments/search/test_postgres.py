@@ -7,7 +7,7 @@ import pytest
 
 from tests.experiments.search.cases import events, run_logged, small_search
 from tests.postgres import PASSWORD, Postgres, free_port, tell
-from tests.processes import start, until
+from tests.processes import start, succeed, until
 from torch_goat.app.cli.app import EXPECTED
 from torch_goat.experiments import Event, RunError
 from torch_goat.experiments.search.study import Study
@@ -27,10 +27,7 @@ def work(folder: Path, address: str, long: bool = False) -> None:
 def test_two_machines_share_a_study_and_train_every_trial_once(tmp_path: Path, database: str) -> None:
     """Both begin at once on an empty database, with the same point, since they know of the same trials."""
     machines = [tmp_path / "one", tmp_path / "two"]
-    processes = [start(work, machine, database) for machine in machines]
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+    succeed(*[start(work, machine, database) for machine in machines])
     trials = Study(SEARCH, machines[0], database, TRIALS).trials()
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * TRIALS
     assert len({str(trial.params) for trial in trials}) == TRIALS
