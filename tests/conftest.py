@@ -49,3 +49,12 @@ def quick_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
     context, other = server(), pool.multiprocessing.get_context  # which scikit-learn calls, too
     monkeypatch.setattr(pool.multiprocessing, "get_context", lambda kind=None: context if kind else other())
+
+
+@pytest.fixture
+def torchrun(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As torchrun would say of the second of two processes on one machine."""
+    values = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "GROUP_WORLD_SIZE": 1}
+    for name, value in values.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")

@@ -1,15 +1,19 @@
-"""Processes that start at once, and such that can import nothing but the library's own needs."""
+"""Processes that start at once or can import nothing but the library's own needs, and ways to stop or hinder them."""
 
 import multiprocessing
 import os
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from torch_goat.files import locked
@@ -57,6 +61,59 @@ def _work_in(
         context = multiprocessing.get_context("fork")
         multiprocessing.get_context = lambda kind=None: context
     sys.exit(work(*arguments))
+
+
+def stop_after(number: int) -> Callable[[Any], None]:
+    """An observer of a training that presses Ctrl-C after an epoch."""
+
+    def observe(epoch: Any) -> None:
+        if epoch.number == number:
+            raise KeyboardInterrupt
+
+    return observe
+
+
+def kill_around(function: str, number: int) -> None:
+    """From now on, this process kills itself around its n-th call of a function of ``os``: before it if n is odd."""
+    call, count = getattr(os, function), 0
+
+    def counting(*arguments: object) -> None:
+        nonlocal count
+        count += 1
+        if count == number and count % 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        call(*arguments)
+        if count == number:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    setattr(os, function, counting)
+
+
+@contextmanager
+def largest_file(size: int) -> Iterator[None]:
+    """Inside, this process can write no more than so many bytes to a file, as if the disk were full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def succeed(*processes: BaseProcess) -> None:
+    """Waits for processes, none of which may fail."""
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+
+
+def until(condition: Callable[[], object], process: BaseProcess | None = None, seconds: float = 900) -> None:
+    """Waits for something that another process does, which must not end before."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert process is None or process.is_alive(), f"exit code {process.exitcode}"
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def endless(task: object, device: str, report: object) -> bool:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import torch_goat
+from tests.experiments.test_one_reader import imports
 
 PACKAGE = Path(torch_goat.__file__).parent
 LAYERS = ["files", "lazy", "settings", "ops", "nn", "data", "experiments", "app"]  # each imports only from earlier ones
@@ -17,13 +18,7 @@ OLD_ADDRESSES = {"stores", "tables", "training"}
 
 def imported(file: Path) -> set[str]:
     """The parts of the package that a file imports."""
-    names = set()
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
-        elif isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-    return {name.split(".")[1] for name in names if name.startswith("torch_goat.")}
+    return {name.split(".")[1] for name in imports(ast.parse(file.read_text())) if name.startswith("torch_goat.")}
 
 
 @pytest.mark.parametrize("part", LAYERS)

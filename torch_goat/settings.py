@@ -68,8 +68,6 @@ def parse(kind: type[T], table: Mapping[str, Any], where: str, section: str = ""
             raise SettingsError(f"{where}: the key {f'{section}.{field.name}'.lstrip('.')!r} is missing.")
     try:
         return kind(**values)
-    except SettingsError:
-        raise
     except ValueError as error:
         raise SettingsError(f"{where}: {f'[{section}] ' if section else ''}{error}") from None
 
@@ -116,11 +114,16 @@ def override(value: T, assignments: Iterable[str]) -> T:
         place = table
         for section in sections:
             place = place[section]
-        try:
-            place[last] = tomllib.loads(f"value = {text.strip()}")["value"]
-        except tomllib.TOMLDecodeError:
-            place[last] = text.strip()
+        place[last] = plain_value(text.strip())
     return parse(type(value), table, " ".join(assignments))
+
+
+def plain_value(text: str) -> Any:
+    """A value as in TOML; any other text stands for itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
 
 
 def sets(assignment: str, key: str) -> bool:

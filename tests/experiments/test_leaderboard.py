@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.tables.files import write
-from torch_goat.data.tables import Tables, load_tables
-from torch_goat.experiments import RunError, compare_models, leaderboard, train
+from tests.data.tables.files import write, write_maximum
+from torch_goat.data.tables import load_tables
+from torch_goat.data.tables.graph import TableGraph
+from torch_goat.experiments import Experiment, RunError, compare_models, leaderboard, train
 from torch_goat.experiments.leaderboard import Plan, PlannedModel, full_batch_bytes, make_plan
 from torch_goat.experiments.own_graph import MODELS, starting_points
 from torch_goat.experiments.training import features
@@ -35,12 +36,18 @@ def known(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return tried
 
 
-def test_the_fastest_models_that_fit_are_planned_and_the_others_named(tmp_path: Path, known: list[str]) -> None:
-    tables = write(tmp_path)
+def begin(folder: Path, *more: object, **options: object) -> tuple[dict[str, Experiment], dict[str, TableGraph]]:
+    """The starting points of models on small tables, and the graph of each."""
+    tables = write(folder)
     graph = load_tables(tables)
-    starts = starting_points(tables, graph)
+    starts = starting_points(tables, graph, *more, **options)  # type: ignore[arg-type]
+    return starts, dict.fromkeys(starts, graph)
+
+
+def test_the_fastest_models_that_fit_are_planned_and_the_others_named(tmp_path: Path, known: list[str]) -> None:
+    starts, graphs = begin(tmp_path)
     assert tuple(starts) == MODELS
-    plan = make_plan(starts, [(0, 0), (1, 1)], dict.fromkeys(starts, graph), minutes=2)
+    plan = make_plan(starts, [(0, 0), (1, 1)], graphs, minutes=2)
     # Twice 0.01 + 1 + 5 + 9 + 20 + 20 seconds are 110.02 of 120.
     assert list(plan.models) == ["constant", "linear", "mlp", "trees", "sage-mean", "gcn"]
     assert plan.skipped == {"gat": 50.0, "goat": 100.0}
@@ -51,15 +58,13 @@ def test_the_fastest_models_that_fit_are_planned_and_the_others_named(tmp_path: 
         ("linear", 1, 1),
     ]
     assert Plan.from_json(plan.to_json()) == plan
-    assert not make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=0).skipped
+    assert not make_plan(starts, [(0, 0)], graphs, minutes=0).skipped
 
 
 def test_too_short_a_budget_names_the_fastest_model_that_learns_and_its_time(
     tmp_path: Path, known: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = write(tmp_path)
-    graph = load_tables(tables)
-    starts = starting_points(tables, graph)
+    starts, graphs = begin(tmp_path)
     monkeypatch.setattr(leaderboard, "monotonic", lambda: 0.0)  # so that the trials take no time
     fastest = "logistic regression, the fastest model that learns, needs about"
     for repeats, minutes, why in (
@@ -70,10 +75,10 @@ def test_too_short_a_budget_names_the_fastest_model_that_learns_and_its_time(
     ):
         known.clear()
         with pytest.raises(SettingsError, match=rf"^--minutes {minutes} is too short: {why}; allow more, or set --min"):
-            make_plan(starts, [(0, one) for one in range(repeats)], dict.fromkeys(starts, graph), minutes=minutes)
+            make_plan(starts, [(0, one) for one in range(repeats)], graphs, minutes=minutes)
         assert bool(known) is (fastest in why)
     alone = {"constant": starts["constant"]}  # which is no comparison, but was asked for
-    assert list(make_plan(alone, [(0, 0)], {"constant": graph}, minutes=0.01).models) == ["constant"]
+    assert list(make_plan(alone, [(0, 0)], graphs, minutes=0.01).models) == ["constant"]
 
 
 @pytest.mark.parametrize(
@@ -83,16 +88,15 @@ def test_too_short_a_budget_names_the_fastest_model_that_learns_and_its_time(
 def test_trials_stop_after_a_quarter_of_the_budget(
     tmp_path: Path, known: list[str], monkeypatch: pytest.MonkeyPatch, seconds: float, last: str
 ) -> None:
-    tables, now, said = write(tmp_path), [0.0], []
-    graph = load_tables(tables)
-    starts = starting_points(tables, graph)
+    now, said = [0.0], []
+    starts, graphs = begin(tmp_path)
     monkeypatch.setattr(leaderboard, "monotonic", lambda: now[0])
 
     def trying(model: str, number: int, total: int) -> None:
         said.append((model, number, total))
         now[0] += seconds
 
-    plan = make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=1, on_trial=trying)
+    plan = make_plan(starts, [(0, 0)], graphs, minutes=1, on_trial=trying)
     simple = MODELS[::-1]  # the simplest first
     expected = simple[: simple.index(last) + 1]
     assert set(known) == set(expected)
@@ -103,7 +107,7 @@ def test_trials_stop_after_a_quarter_of_the_budget(
     assert plan.models.keys() - {"constant"}  # whatever is short, a model that learns is tried
     assert Plan.from_json(plan.to_json()) == plan
     now[0] = 0.0
-    assert len(make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=0, on_trial=trying).models) == 8
+    assert len(make_plan(starts, [(0, 0)], graphs, minutes=0, on_trial=trying).models) == 8
 
 
 def test_a_plan_is_stored_followed_and_repeated(tmp_path: Path, known: list[str]) -> None:
@@ -126,10 +130,8 @@ def test_a_plan_is_stored_followed_and_repeated(tmp_path: Path, known: list[str]
 
 
 def test_trials_measure_every_model(tmp_path: Path) -> None:
-    tables = write(tmp_path)
-    graph = load_tables(tables)
-    starts = starting_points(tables, graph, assignments=["epochs=20", "patience=4"])
-    plan = make_plan(starts, [(0, 0)], dict.fromkeys(starts, graph), minutes=0, device="cpu")
+    starts, graphs = begin(tmp_path, assignments=["epochs=20", "patience=4"])
+    plan = make_plan(starts, [(0, 0)], graphs, minutes=0, device="cpu")
     assert set(plan.models) == set(MODELS)
     for name, one in plan.models.items():
         assert 0 < one.seconds <= one.most
@@ -142,9 +144,7 @@ def test_trials_measure_every_model(tmp_path: Path) -> None:
 def test_what_only_the_first_fit_needs_is_not_counted_in_every_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    tables = write(tmp_path)
-    graph = load_tables(tables)
-    start = starting_points(tables, graph, [name])[name]
+    starts, graphs = begin(tmp_path, [name])
     now, fits, imports = [0.0], getattr(features.FittedModel, f"_{name}"), features.import_module
     costs = iter([0.5, 0.01])  # of the first fit, which starts threads, and of the second
 
@@ -159,7 +159,7 @@ def test_what_only_the_first_fit_needs_is_not_counted_in_every_run(
     monkeypatch.setattr(features, "import_module", slow_import)
     monkeypatch.setattr(features.FittedModel, f"_{name}", slow_fit)
     monkeypatch.setattr(features, "time", SimpleNamespace(perf_counter=lambda: now[0]))
-    plan = make_plan({name: start}, [(0, 0)], {name: graph}, minutes=0, device="cpu")
+    plan = make_plan(starts, [(0, 0)], graphs, minutes=0, device="cpu")
     assert now[0] > 60
     times = {"trees": 30, "linear": 10}  # a whole fit has 300 trees instead of 10; 5 penalties, up to twice as long
     assert plan.seconds == pytest.approx(leaderboard.START_SECONDS + 0.01 * times[name])
@@ -168,11 +168,8 @@ def test_what_only_the_first_fit_needs_is_not_counted_in_every_run(
 def test_mini_batches_replace_full_batches_that_do_not_fit(
     tmp_path: Path, known: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tables = write(tmp_path)
-    graph = load_tables(tables)
-    starts = starting_points(tables, graph, ["goat", "mlp", "trees"])
-    graphs = dict.fromkeys(starts, graph)
-    need = {name: full_batch_bytes(starts[name], graph) for name in ("goat", "mlp")}
+    starts, graphs = begin(tmp_path, ["goat", "mlp", "trees"])
+    need = {name: full_batch_bytes(starts[name], graphs[name]) for name in ("goat", "mlp")}
     assert need["goat"] > need["mlp"]
     monkeypatch.setattr(leaderboard, "free_memory", lambda device: sum(need.values()) / 2 / leaderboard.MEMORY_SHARE)
     plan = make_plan(starts, [(0, 0)], graphs, minutes=0)
@@ -207,22 +204,8 @@ def test_options_apply_to_the_models_that_have_them(tmp_path: Path) -> None:
         starting_points(tables, load_tables(tables), assignments=["permutations=9"])
 
 
-def maximum_table(folder: Path, nodes: int = 400) -> Tables:
-    """A graph whose label is whether the largest value among the neighbours is above its median."""
-    random = np.random.default_rng(5)
-    links = np.triu(random.random((nodes, nodes)) < 8 / nodes, 1)
-    links[np.arange(nodes - 1), np.arange(1, nodes)] = True
-    links |= links.T
-    value = random.normal(size=nodes)
-    largest = np.array([value[row].max() for row in links])
-    label = np.where(largest > np.median(largest), "high", "low")
-    lines = [f"n{number},{value[number]:.4f},{label[number]}" for number in range(nodes)]
-    edges = [f"n{one},n{other}" for one, other in np.argwhere(np.triu(links))]
-    return write(folder, "\n".join(["id,value,label", *lines]), "\n".join(["source,target", *edges]))
-
-
 def test_a_label_of_the_neighbours_maximum_is_found_by_the_leaderboard(tmp_path: Path) -> None:
-    tables = maximum_table(tmp_path)
+    tables = write_maximum(tmp_path, nodes=400, drop=("z", "year"))
     compared = compare_models(
         tables, tmp_path / "all", assignments=["epochs=150"], models=("goat", "gat", "mlp", "constant"), runner=QUICK
     )

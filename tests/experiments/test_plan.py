@@ -2,12 +2,11 @@ import json
 import multiprocessing
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.processes import start_in
+from tests.processes import start_in, until
 from torch_goat import settings
 from torch_goat.experiments import Event, Experiment, PlannedRun, TrainingOptions, finished, plan, train
 from torch_goat.experiments.models import ModelOptions
@@ -24,14 +23,6 @@ def write(folder: Path, epochs: dict[str, int]) -> list[PlannedRun]:
     runs = [planned(folder / name, count, seed=seed) for seed, (name, count) in enumerate(epochs.items())]
     plan.write_plan(folder / "plan.json", runs)
     return runs
-
-
-def until(condition, seconds: float = 300) -> None:
-    """Waits for something that another process does."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @pytest.mark.usefixtures("quick_processes")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.app.conftest import Goat
 from tests.experiments.recipes.recipes import TINY, write
-from tests.processes import endless, start_in
+from tests.processes import endless, start_in, until
 from torch_goat.app.cli import app
 from torch_goat.files import is_locked
 
@@ -35,11 +35,8 @@ def results(folder: Path) -> dict[Path, tuple[int, bytes]]:
 
 def wait_for(process: BaseProcess, folder: Path, count: int) -> None:
     """Waits until so many runs are done and the next one is under way."""
-    end = time.monotonic() + 900
-    while len(results(folder)) < count or len(list(folder.glob("results/tiny/*/*/*/config.toml"))) <= count:
-        assert process.is_alive(), (folder / "err").read_text()
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    begun = "results/tiny/*/*/*/config.toml"
+    until(lambda: len(results(folder)) >= count and len(list(folder.glob(begun))) > count, process)
 
 
 def test_killed_or_stopped_at_any_moment_it_goes_on_and_loses_nothing(tmp_path: Path) -> None:
@@ -78,24 +75,14 @@ def test_killed_or_stopped_at_any_moment_it_goes_on_and_loses_nothing(tmp_path: 
     assert whole.read_text() == expected.read_text()
 
 
-def wait_for_end(folder: Path) -> None:
-    """Waits two seconds at most for the process that has locked a folder."""
-    end = time.monotonic() + 2
-    while is_locked(folder):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
 def test_a_killed_search_goes_on_where_it_was(tmp_path: Path, goat: Goat, quick_processes: None) -> None:
     """The worker ends as well, with a checkpoint."""
     arguments = ["tune", "betweenness-100", "--model", "mlp", "--trials", "2", "--set", "epochs=400"]
     process = start_in(tmp_path, app.run, [*arguments, "--out", "cut"], fork=False)
-    while not Path("cut/trials/1/0/config.toml").exists():
-        assert process.is_alive(), Path("err").read_text()
-        time.sleep(0.01)
+    until(Path("cut/trials/1/0/config.toml").exists, process)
     process.kill()
     process.join()
-    wait_for_end(Path("cut/trials/1"))
+    until(lambda: not is_locked(Path("cut/trials/1")), seconds=2)
     assert Path("cut/trials/1/0/checkpoint.safetensors").exists()
     for folder in ("cut", "whole"):
         goat(*arguments, "--out", folder)
@@ -114,9 +101,7 @@ def run_endless(arguments: list[str]) -> None:
 def test_without_their_parent_busy_workers_end_within_two_seconds(tmp_path: Path, command: str) -> None:
     write(tmp_path)
     process = start_in(tmp_path, run_endless, command.split(), fork=False)
-    while not is_locked(tmp_path / "busy"):
-        assert process.is_alive(), (tmp_path / "err").read_text()
-        time.sleep(0.01)
+    until(lambda: is_locked(tmp_path / "busy"), process)
     process.kill()
     process.join()
-    wait_for_end(tmp_path / "busy")
+    until(lambda: not is_locked(tmp_path / "busy"), seconds=2)

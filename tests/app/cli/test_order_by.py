@@ -116,8 +116,6 @@ def test_models_are_compared_and_only_goat_needs_the_column(goat: Goat, edges: l
 def test_a_search_reads_the_order(
     goat: Goat, edges: list[tuple[str, str, int]], more: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("optuna")
-
     def write_start(search: Search, *_: object, **__: object) -> None:
         Path("start.toml").write_text(settings.dumps(search.experiment))
         raise SettingsError("no trials")

@@ -198,20 +198,8 @@ def test_the_commands_use_the_run_of_the_recommended_model(
 def test_numbers_are_compared_by_rmse_and_older_runs_without_it_by_mse(goat: Goat, tmp_path: Path) -> None:
     ages = [f"n{number},{number % 5},{20 + 7 * number % 31}.5" for number in range(30)]
     write(tmp_path, "\n".join(["id,x,label", *ages]), "source,target\nn0,n1\nn1,n2\n")
-    command = [
-        "train",
-        *TABLES,
-        "--set",
-        "epochs=2",
-        "--device",
-        "cpu",
-        "--repeats",
-        "1",
-        "--minutes",
-        "0",
-        "--out",
-        "all",
-    ]
+    few = "--set epochs=2 --device cpu --repeats 1 --minutes 0 --out all"
+    command = ["train", *TABLES, *few.split()]
     ended = goat(*command)
     assert "validation root mean squared error" in ended.out
     assert ended.err.count(": validation rmse ") == len(MODELS)

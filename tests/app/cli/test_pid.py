@@ -1,10 +1,10 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.app.conftest import Goat
+from tests.data.tables.files import write_maximum
 from torch_goat.experiments.information import labelled_graph
 
 ROOT = Path(__file__).parents[3]
@@ -93,18 +93,8 @@ def test_a_graph_whose_neighbours_tell_nothing(goat: Goat, tables: list[str]) ->
 
 
 @pytest.fixture
-def maximum(goat: Goat) -> list[str]:
-    """Tables whose label says whether the largest x of the neighbours is above the median; z says nothing."""
-    draw = np.random.default_rng(0)
-    x, z = draw.normal(50, 10, size=200), draw.normal(size=200)
-    pairs = [(other, node) for node in range(200) for other in draw.choice(200, 6, replace=False) if other != node]
-    largest = np.array([max(x[other] for other, to in pairs if to == node) for node in range(200)])
-    rows = zip(x, z, largest > np.median(largest), strict=True)
-    lines = [f"n{node},{a:.3f},{b:.3f},{node % 5},{label}" for node, (a, b, label) in enumerate(rows)]
-    Path("nodes.csv").write_text("\n".join(["id,x,z,year,label", *lines]))
-    weights = draw.normal(size=len(pairs))
-    edges = [f"n{a},n{b},{weight:.3f}" for (a, b), weight in zip(pairs, weights, strict=True)]
-    Path("edges.csv").write_text("\n".join(["source,target,w", *edges]))
+def maximum(goat: Goat, tmp_path: Path) -> list[str]:
+    write_maximum(tmp_path)
     return ["nodes.csv", "edges.csv", "--target", "label", "--directed"]
 
 

@@ -9,17 +9,13 @@ import pytest
 from rich.console import Console
 
 from tests.app.conftest import Ended, Goat
+from tests.processes import stop_after
 from torch_goat.app.cli import runs
-from torch_goat.experiments import Epoch, Experiment, Interrupted, Result, TrainingOptions, train
+from torch_goat.experiments import Experiment, Interrupted, Result, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.files import is_locked, locked
 
 BASE = Experiment("betweenness-100", "paper", model=ModelOptions("gcn"), training=TrainingOptions(epochs=4))
-
-
-def stop(epoch: Epoch) -> None:
-    if epoch.number == 2:
-        raise KeyboardInterrupt
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +29,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, R
     }
     for name in ("stopped", "failed"):
         with pytest.raises(Interrupted):
-            train(mlp, runs / name, device="cpu", observer=stop)
+            train(mlp, runs / name, device="cpu", observer=stop_after(2))
     (runs / "failed/error.txt").write_text("out of memory\n\nTraceback ...\n")
     for name in ("damaged", "cut"):
         shutil.copytree(runs / "a", runs / name)

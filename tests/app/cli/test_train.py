@@ -20,8 +20,8 @@ from torch_goat.files import locked
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=5", "--set", "hidden_channels=4", "--device", "cpu"]
 
 
-def the_run(folder: Path = Path("runs")) -> Path:
-    (found,) = folder.iterdir()
+def the_run() -> Path:
+    (found,) = Path("runs").iterdir()
     return found
 
 
@@ -88,6 +88,10 @@ def test_a_config_brings_everything_and_may_be_changed(goat: Goat, tmp_path: Pat
         ('dataset = "cora"\n[training]\nepochs = 0\n', "config.toml: [training] epochs must be at least 1, got 0"),
         ('dataset = "corra"\n', "there is no dataset 'corra'; did you mean 'cora'?"),
         ("seed = 1\n", "config.toml: the key 'dataset' is missing."),
+        (
+            'dataset = "mine"\n[model]\ngiven_order = true\n[tables]\nnodes = "n.csv"\ntarget = "y"\n',
+            "config.toml: given_order = True needs tables.order_by (--order-by), the edge column",
+        ),
     ],
 )
 def test_a_bad_config_is_refused_by_file_and_key(goat: Goat, text: str, message: str) -> None:
@@ -134,11 +138,8 @@ def test_mini_batches(goat: Goat) -> None:
     assert (found.batch_size, found.fanout) == (20, (5, -1))
 
 
-def test_several_processes_share_mini_batches_alone(goat: Goat, monkeypatch: pytest.MonkeyPatch) -> None:
-    values = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "GROUP_WORLD_SIZE": 1}
-    for name, value in values.items():
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
+@pytest.mark.usefixtures("torchrun")
+def test_several_processes_share_mini_batches_alone(goat: Goat) -> None:
     ended = goat("tune", "top2", code=2)
     assert ended.err.startswith("goat (process 1): goat tune runs in one process, but torchrun started 2")
     assert ended.out == ""

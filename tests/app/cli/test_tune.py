@@ -19,6 +19,14 @@ from torch_goat.experiments.search import Search, own_starting_point, paper_grid
 SMALL = ["betweenness-100", "--model", "gcn", "--set", "epochs=2", "--set", "hidden_channels=4", "--device", "cpu"]
 
 
+@pytest.fixture
+def tune(monkeypatch: pytest.MonkeyPatch) -> Mock:
+    """What a command calls to search, which only notes the search."""
+    noted = Mock(side_effect=RunError("begun"))
+    monkeypatch.setattr("torch_goat.experiments.search.tune.tune", noted)
+    return noted
+
+
 @pytest.mark.usefixtures("quick_processes")
 def test_a_search_ends_in_a_recipe_that_trains(goat: Goat) -> None:
     options = ["--trials", "3", "--jobs", "2", "--space", "dropout=0,0.5", "--indices", "1,2", "--seed", "4"]
@@ -63,10 +71,8 @@ def test_a_graph_of_ones_own_is_searched(goat: Goat, tmp_path: Path) -> None:
     assert "search holds another search" in changed.err
 
 
-def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, tune: Mock) -> None:
     """Of a search that would begin: its metric, and how its classes weigh."""
-    tune = Mock(side_effect=RunError("begun"))
-    monkeypatch.setattr("torch_goat.experiments.search.tune.tune", tune)
     few = NODES.replace("no\n", "yes\n", 4).replace("yes\n", "no\n", 1)  # two of ten say no
     write(tmp_path, few.replace("c,,", "c,33,"))
     write_graph(small("top2"), Path("arrays"))
@@ -90,9 +96,7 @@ def test_own_graphs_are_judged_by_what_suits_them(goat: Goat, tmp_path: Path, mo
     assert begun[4].experiment.graph == str(Path("arrays").resolve())
 
 
-def test_every_trial_is_judged_on_all_folds(goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tune = Mock(side_effect=RunError("begun"))
-    monkeypatch.setattr("torch_goat.experiments.search.tune.tune", tune)
+def test_every_trial_is_judged_on_all_folds(goat: Goat, tmp_path: Path, tune: Mock) -> None:
     write(tmp_path, NODES)
     for more, indices in (([], (0, 1, 2)), (["--indices", "1"], (1,))):
         goat("tune", "nodes.csv", "edges.csv", "--target", "label", "--folds", "3", *more, code=1)
@@ -100,11 +104,7 @@ def test_every_trial_is_judged_on_all_folds(goat: Goat, tmp_path: Path, monkeypa
         assert (search.indices, search.experiment.split, search.experiment.tables.folds) == (indices, "folds", 3)
 
 
-def test_a_model_whose_settings_are_given_is_not_searched(
-    goat: Goat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tune = Mock(side_effect=RunError("begun"))
-    monkeypatch.setattr("torch_goat.experiments.search.tune.tune", tune)
+def test_a_model_whose_settings_are_given_is_not_searched(goat: Goat, tmp_path: Path, tune: Mock) -> None:
     write(tmp_path, NODES)
     own = ["nodes.csv", "edges.csv", "--target", "label", "--model", "all", "--set", "penalties=[1.0]"]
     said = goat("tune", *own, code=1)

@@ -11,7 +11,7 @@ from tests.experiments.recipes import recipes
 from tests.small_runs import small
 from torch_goat.data.loader import write_graph
 
-OWN = "nodes.csv edges.csv --target label"
+OWN, AGE = (f"nodes.csv edges.csv --target {target}" for target in ("label", "age"))
 GCN = "betweenness-100 --model gcn"
 WRONG = [
     ("trian", "train"),
@@ -57,10 +57,7 @@ WRONG = [
     ("train top2 --index 1 --set index=2", "--set index=2 cannot be combined with --index"),
     ("train top2 --batch-size 9 --set batch_size=5", "--set batch_size=5 cannot be combined with --batch-size"),
     ("train top2 --batch-size 9 --fanout 2,2 --set 'training.fanout=[1, 1]'", "cannot be combined with --fanout"),
-    (
-        "train nodes.csv edges.csv --target age --threshold cost=5:1",
-        "two classes, but it has real numbers; leave it out",
-    ),
+    (f"train {AGE} --threshold cost=5:1", "two classes, but it has real numbers; leave it out"),
     ("train nodes.csv edges.csv --target town --threshold 0.3", "two classes, but it has 3 classes; leave it out"),
     (f"train {GCN} --threshold cost=5:1", "threshold = 'cost=5:1' needs a target with two classes, but it has real"),
     (
@@ -93,22 +90,10 @@ WRONG = [
     (f"train {OWN} --minutes 0.00001", "--minutes 1e-05 is too short: "),
     (f"train {OWN} --minutes -1", "Invalid value for '--minutes'"),
     (f"train {OWN} --model gcn --minutes 5", "--minutes 5 applies to a comparison of models"),
-    (
-        f"train {OWN} --metric f1",
-        "there is no metric 'f1' that compares models; choose accuracy or macro_f1 or roc_auc.",
-    ),
-    (
-        f"train {OWN} --metric mse",
-        "mse is a metric of numbers, but 'label' has classes; choose accuracy or macro_f1 or",
-    ),
-    (
-        "train nodes.csv edges.csv --target age --task regression --metric rmsle",
-        "no metric 'rmsle' that compares models",
-    ),
-    (
-        "train nodes.csv edges.csv --target age --task regression --metric macro_f1",
-        "macro_f1 is a metric of classes, but 'age' is a number; choose rmse.",
-    ),
+    (f"train {OWN} --metric f1", "no metric 'f1' that compares models; choose accuracy or macro_f1 or roc_auc."),
+    (f"train {OWN} --metric mse", "mse is a metric of numbers, but 'label' has classes; choose accuracy or macro_f1"),
+    (f"train {AGE} --task regression --metric rmsle", "no metric 'rmsle' that compares models"),
+    (f"train {AGE} --task regression --metric macro_f1", "of classes, but 'age' is a number; choose rmse."),
     ("train top2 --minutes 5", "--minutes applies to your own graph"),
     (f"train {OWN} --set epohs=4", "goat: unknown key 'epohs'; did you mean 'epochs'?\n"),
     (f"train {OWN} --set target=member", "--set target=member would change how the graph is read; use --target"),
@@ -174,7 +159,7 @@ WRONG = [
     (f"pid {OWN} --groups roles", "needs a task of known information"),
     (f"pid {OWN} --target-bins 2", "has classes; leave it out"),
     (f"pid {OWN} --index -1", "'--index'"),
-    ("pid nodes.csv edges.csv --target age --models gin", "has real labels; leave it out"),
+    (f"pid {AGE} --models gin", "has real labels; leave it out"),
     # goat reproduce
     ("reproduce tabel2", "there is no table 'tabel2'; did you mean 'table2'"),
     ("reproduce mine.toml", "there is no recipe mine.toml"),

@@ -14,7 +14,7 @@ from torch_geometric.data import Data
 
 from tests.data.datasets import tiny
 from tests.data.datasets.test_raw import Trap
-from tests.processes import start_in
+from tests.processes import start_in, until
 from torch_goat.data.datasets import DATASETS, DataError, load
 from torch_goat.data.datasets.dataset import Real
 from torch_goat.data.datasets.splits import Split, given
@@ -165,9 +165,7 @@ def prepare(folder: Path, log: Path) -> None:
     results = fork.Queue()
     killed = fork.Process(target=load, args=(60, fork.Barrier(1), results))
     killed.start()
-    while not log.exists():
-        assert killed.is_alive(), "nothing was parsed"
-        time.sleep(0.01)
+    until(log.exists, killed)
     killed.kill()
     killed.join()
     start = fork.Barrier(4)

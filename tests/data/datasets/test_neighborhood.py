@@ -93,7 +93,6 @@ def test_the_decomposition_of_what_is_drawn(shares: dict[str, float]) -> None:
 
 
 def test_three_sources() -> None:
-    pytest.importorskip("dit", reason="dit (the extra information) is not installed")
     found = decompose(NeighborhoodXOR(informative=3).distribution(3))
     assert found.atoms["{1:2:3}"] == pytest.approx(1)
     with pytest.raises(ValueError, match="sources must be 2 or 3"):

@@ -45,27 +45,25 @@ def test_counts_and_split_sizes(name: str, split: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kind", "theirs"), [("cora", Planetoid, "Cora"), ("texas", WebKB, "texas"), ("photo", Amazon, "Photo")]
+    ("name", "kind", "theirs"),
+    [
+        ("cora", Planetoid, "Planetoid/Cora"),
+        ("texas", WebKB, "WebKB/texas"),
+        ("photo", Amazon, "Amazon/Photo"),
+        ("minesweeper", HeterophilousGraphDataset, "Heterophilous/minesweeper"),
+        ("tolokers", HeterophilousGraphDataset, "Heterophilous/tolokers"),
+    ],
 )
 def test_is_what_the_class_of_pyg_gives(name: str, kind: type, theirs: str, folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder / kind.__name__ / theirs / "raw", tmp_path / theirs / "raw")
+    shutil.copytree(folder / theirs / "raw", tmp_path / (theirs := Path(theirs).name) / "raw")
     expected = kind(str(tmp_path), theirs)[0]
     data = load(name, split="tuned" if name == "cora" else "")  # where Cora's features are as they are
     for key in ("x", "y", "edge_index"):
         assert torch.equal(data[key], expected[key])
-    if name == "texas":
-        third = load(name, index=3)
-        assert torch.equal(third.val_mask, expected.val_mask[:, 3])
-
-
-@pytest.mark.parametrize("name", ["minesweeper", "tolokers"])
-def test_is_what_pyg_gives_of_a_heterophilous_graph(name: str, folder: Path, tmp_path: Path) -> None:
-    shutil.copytree(folder / "Heterophilous" / name / "raw", tmp_path / name / "raw")
-    expected, data = HeterophilousGraphDataset(str(tmp_path), name)[0], load(name, index=3)
-    for key in ("x", "y", "edge_index"):
-        assert torch.equal(data[key], expected[key])
-    for key in ("train_mask", "val_mask", "test_mask"):
-        assert torch.equal(data[key], expected[key][:, 3])
+    if name in ("texas", "minesweeper", "tolokers"):
+        fourth = load(name, index=3)
+        for key in ("train_mask", "val_mask", "test_mask"):
+            assert torch.equal(fourth[key], expected[key][:, 3])
 
 
 def test_the_splits_of_the_filtered_graphs_have_the_registered_sizes() -> None:

@@ -1,6 +1,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 from unittest.mock import Mock
 
 import pytest
@@ -18,6 +19,7 @@ from torch_goat.data.datasets import (
 )
 from torch_goat.data.datasets.dataset import Generated, Real
 from torch_goat.data.datasets.splits import per_class
+from torch_goat.data.datasets.synthetic import OrderTask
 from torch_goat.settings import SettingsError
 
 # Nodes, edges as the data's authors count them, columns of edge_index, features and classes, as PyG and the authors
@@ -92,42 +94,27 @@ def test_an_entry_is_consistent(name: str) -> None:
         ("effective-size-100", effective_size, (100, 0.09)),
         ("effective-size-1000", effective_size, (1000, 0.01)),
         ("disease-sim", disease_sim, ()),
+        *((f"order-{task}-{n}", order_task, (task, n)) for task in get_args(OrderTask) for n in (8000, 20000)),
     ],
 )
 def test_generated_graphs(name: str, make: Callable, arguments: tuple) -> None:
-    dataset = DATASETS[name]
-    assert dataset.splits == {"paper": 10}
+    dataset, ordered = DATASETS[name], name.startswith("order")
+    assert dataset.splits == ({"generated": 20} if ordered else {"paper": 10})
     data, expected = load(name, index=9), make(9, *arguments)
-    for key in ("x", "edge_index", "y", "test_mask"):
-        assert torch.equal(data[key], expected[key])
+    assert all(torch.equal(data[key], value) for key, value in expected.to_dict().items())
     assert data.x.shape == (dataset.nodes, dataset.features)
     sizes = tuple(int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test"))
-    assert sizes == dataset.protocols["paper"].sizes
-    assert data.is_undirected()
+    assert sizes == dataset.protocols[dataset.default_split].sizes
+    assert data.is_undirected() is not ordered
     assert not data.has_self_loops()
-    assert abs(data.num_edges - dataset.edge_columns) <= 5 * (1.8 * dataset.edge_columns) ** 0.5 * (
-        name != "disease-sim"
-    )
+    columns = dataset.edge_columns or dataset.edges
+    variance = 4 * dataset.nodes if ordered else 1.8 * columns * (name != "disease-sim")
+    assert abs(data.num_edges - columns) <= 5 * variance**0.5
     if dataset.classes:
-        assert data.num_classes == dataset.classes == int(data.y.max()) + 1
+        assert data.num_classes == dataset.classes > int(data.y.max())
+        assert ordered or data.num_classes == int(data.y.max()) + 1
     else:
         assert (float(data.y.min()), float(data.y.max())) == (0, 1)
-
-
-@pytest.mark.parametrize("nodes", [8000, 20000])
-@pytest.mark.parametrize("task", ["alternations", "median", "run"])
-def test_order_tasks(task: str, nodes: int) -> None:
-    dataset = DATASETS[f"order-{task}-{nodes}"]
-    data = load(dataset.name, index=19)
-    expected = order_task(19, task, nodes)
-    assert all(torch.equal(data[name], expected[name]) for name in ("x", "edge_index", "y", "test_mask", "edge_key"))
-    assert data.x.shape == (dataset.nodes, dataset.features)
-    assert abs(data.num_edges - dataset.edges) <= 5 * 2 * nodes**0.5
-    assert (
-        tuple(int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test"))
-        == dataset.protocols["generated"].sizes
-    )
-    assert int(data.y.max()) < data.num_classes == dataset.classes
 
 
 @pytest.mark.parametrize(

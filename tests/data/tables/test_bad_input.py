@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.data.tables.files import EDGES, NODES, write
+from tests.data.tables.files import EDGES, NODES, apply, write
 from tests.data.tables.fuzz import fuzz
-from torch_goat.data.tables import TableError, apply_schema, load_tables
+from torch_goat.data.tables import TableError, load_tables
 
 
 def refused(tmp_path: Path, nodes: str | bytes = NODES, edges: str | bytes = EDGES, **options) -> str:
@@ -159,10 +159,8 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 )
 def test_a_model_is_not_applied_to_other_columns(tmp_path: Path, nodes: str, message: str) -> None:
     schema = load_tables(write(tmp_path)).schema
-    (tmp_path / "new.csv").write_text(nodes)
-    (tmp_path / "links.csv").write_text("source,target\nx,x\n")
     with pytest.raises(TableError, match=f"new.csv, {message}"):
-        apply_schema(schema, str(tmp_path / "new.csv"), str(tmp_path / "links.csv"))
+        apply(tmp_path, schema, nodes, "source,target\nx,x\n")
 
 
 def test_made_up_files_are_read_or_refused_with_a_sentence() -> None:

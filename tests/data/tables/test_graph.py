@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.data.tables.files import EDGES, NODES, with_column, write
+from tests.data.tables.files import EDGES, NODES, apply, with_column, write
 from torch_goat.data.tables import Column, Schema, TableError, Tables, apply_schema, load_tables
 from torch_goat.settings import SettingsError, dumps, parse
 
@@ -56,9 +56,8 @@ def test_a_schema_survives_its_file_and_gives_new_tables_the_same_input(tmp_path
 
 def test_new_tables_may_have_other_columns_and_unseen_values(tmp_path: Path) -> None:
     schema = load_tables(write(tmp_path)).schema
-    (tmp_path / "new.csv").write_text("member,colour,town,age,id\n1,red,Rome,33,x\n,blue,Ulm,,y\n")
-    (tmp_path / "links.csv").write_text("source,target\nx,y\n")
-    new = apply_schema(schema, str(tmp_path / "new.csv"), str(tmp_path / "links.csv"))
+    nodes = "member,colour,town,age,id\n1,red,Rome,33,x\n,blue,Ulm,,y\n"
+    new = apply(tmp_path, schema, nodes, "source,target\nx,y\n")
     town = slice(2, 2 + len(schema.nodes[1].categories))
     assert new.data.x[0, town].sum() == 0
     assert new.data.x[1, town].sum() == 1
@@ -72,21 +71,17 @@ def test_new_tables_may_have_other_columns_and_unseen_values(tmp_path: Path) -> 
 def test_new_nodes_are_joined_to_the_training_graph(tmp_path: Path) -> None:
     tables = write(tmp_path)
     graph = load_tables(tables)
-    (tmp_path / "new.csv").write_text("id,age,town,member\nx,30,Ulm,1\n")
-    (tmp_path / "links.csv").write_text("source,target\nx,a\n")
-    files = str(tmp_path / "new.csv"), str(tmp_path / "links.csv")
-    with pytest.raises(
-        TableError, match=r"links\.csv, line 2, column 'target': the edge names 'a', which is not a node"
-    ):
-        apply_schema(graph.schema, *files)
-    new = apply_schema(graph.schema, *files, join=tables)
+    nodes, edges = "id,age,town,member\nx,30,Ulm,1\n", "source,target\nx,a\n"
+    unknown = r"links\.csv, line 2, column 'target': the edge names 'a', which is not a node"
+    with pytest.raises(TableError, match=unknown):
+        apply(tmp_path, graph.schema, nodes, edges)
+    new = apply(tmp_path, graph.schema, nodes, edges, tables)
     assert new.ids == ("x",)
     assert torch.equal(new.data.x, torch.cat([graph.data.x, graph.data.x[:1]]))  # x is as a is
     added = set(map(tuple, new.data.edge_index.t().tolist())) - set(map(tuple, graph.data.edge_index.t().tolist()))
     assert added == {(10, 0), (0, 10)}
-    (tmp_path / "new.csv").write_text("id,age,town,member\na,30,Ulm,1\n")
     with pytest.raises(TableError, match="line 2, column 'id': the node 'a' is already in the training graph"):
-        apply_schema(graph.schema, *files, join=tables)
+        apply(tmp_path, graph.schema, nodes.replace("x,", "a,"), edges, tables)
 
 
 def test_a_number_that_does_not_vary_is_zero(tmp_path: Path) -> None:
@@ -138,18 +133,14 @@ def test_edges_have_the_rank_of_their_largest_key(tmp_path: Path, directed: bool
 def test_keys_of_joined_tables_are_ranked_together(tmp_path: Path) -> None:
     tables = write(tmp_path, edges="source,target,time\na,b,30\nb,c,10\n", order_by="time", directed=True)
     schema = load_tables(tables).schema
-    files = str(tmp_path / "new.csv"), str(tmp_path / "links.csv")
-    (tmp_path / "new.csv").write_text("id,age,town,member\nx,30,Ulm,1\n")
-    for times, expected in (("20 40", [2, 0, 1, 3]), ("", [1, 0])):
-        links = "".join(f"x,{end},{time}\n" for end, time in zip("ab", times.split(), strict=False))
-        (tmp_path / "links.csv").write_text(f"source,target,time\n{links}")
-        assert apply_schema(schema, *files, join=tables).data.edge_key.tolist() == expected
-    (tmp_path / "links.csv").write_text("source,target,time\nx,a,2024-05-31\n")
+    nodes = "id,age,town,member\nx,30,Ulm,1\n"
+    for links, expected in (("x,a,20\nx,b,40\n", [2, 0, 1, 3]), ("", [1, 0])):
+        new = apply(tmp_path, schema, nodes, f"source,target,time\n{links}", tables)
+        assert new.data.edge_key.tolist() == expected
     with pytest.raises(TableError, match="line 2, column 'time': '2024-05-31' cannot be compared with the training"):
-        apply_schema(schema, *files, join=tables)
-    (tmp_path / "links.csv").write_text("source,target\nx,a\n")
+        apply(tmp_path, schema, nodes, "source,target,time\nx,a,2024-05-31\n", tables)
     with pytest.raises(TableError, match=r"links\.csv, line 1: there is no column 'time' for the order of neighbours"):
-        apply_schema(schema, *files, join=tables)
+        apply(tmp_path, schema, nodes, "source,target\nx,a\n", tables)
 
 
 @pytest.mark.parametrize("directed", [False, True])

@@ -158,7 +158,6 @@ def test_defaults_of_graphml(tmp_path: Path, purpose: str) -> None:
 
 
 def test_parquet_is_the_same_graph(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow", reason="pyarrow (the extra parquet) is not installed")
     plain = load_tables(write(tmp_path))
     for name in ("nodes", "edges"):
         pd.read_csv(tmp_path / f"{name}.csv").to_parquet(tmp_path / f"{name}.parquet")
@@ -192,7 +191,6 @@ def test_an_order_is_exact_and_the_same_in_every_format(tmp_path: Path, times: l
     nx.write_graphml(labelled, tmp_path / "graph.graphml")
     other = load_tables(Tables(nodes=str(tmp_path / "graph.graphml"), target="label", order_by="time"))
     assert torch.equal(other.data.edge_key, graph.data.edge_key)
-    pytest.importorskip("pyarrow", reason="pyarrow (the extra parquet) is not installed")
     frame = pd.read_csv(tables.edges)
     if isinstance(times[0], str):
         frame["time"] = pd.to_datetime(frame["time"], format="ISO8601", utc=True)
@@ -226,7 +224,6 @@ CELLS = {  # of a column: its cells and the type that pandas gives it
 @given(drawn=st.data())
 @settings(max_examples=20, deadline=None)
 def test_any_table_is_the_same_graph_as_csv_and_as_parquet(drawn: st.DataObject) -> None:
-    pytest.importorskip("pyarrow", reason="pyarrow (the extra parquet) is not installed")
     chosen = drawn.draw(st.lists(st.sampled_from(sorted(CELLS)), min_size=1, max_size=4, unique=True))
     nodes = pd.DataFrame({"id": [f"{number:02d}" for number in range(20)]})
     for name in chosen:

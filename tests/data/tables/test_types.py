@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from tests.data.tables.files import EDGES, NODES, with_column, write
+from tests.processes import stop_after
 from torch_goat.data.tables import Column, TableError, Tables, apply_schema, columns, csv_source, load_tables
 from torch_goat.data.tables.frames import table_file
 from torch_goat.experiments import Interrupted, Run, train
@@ -21,7 +22,6 @@ LABELS = ["a", "b"] * 15
 
 def formats(folder: Path, **cells: list) -> dict[str, Any]:
     """The same nodes as CSV, Parquet and GraphML, loaded."""
-    pytest.importorskip("pyarrow", reason="pyarrow (the extra parquet) is not installed")
     frame = pd.DataFrame({"id": [f"n{number}" for number in range(30)], **cells, "label": LABELS})
     edges = pd.DataFrame({"source": ["n0"], "target": ["n1"]})
     for name, table in (("nodes", frame), ("edges", edges)):
@@ -160,7 +160,6 @@ def test_times_of_day_of_several_spellings_and_bad_ones(tmp_path: Path) -> None:
 
 
 def test_durations_are_days_with_a_note(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow", reason="pyarrow (the extra parquet) is not installed")
     frame = pd.DataFrame({"id": range(30), "stay": pd.to_timedelta(range(30), unit="h"), "label": LABELS})
     files = {
         "nodes": table_file(frame, tmp_path / "nodes.parquet"),
@@ -240,10 +239,6 @@ def test_a_run_of_an_earlier_version_keeps_the_kinds_of_its_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tables = write(tmp_path, with_column("zip", [f"0{number}" for number in range(10)]))
-
-    def stop(epoch: object) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as earlier:
         for module in (columns, csv_source):
             earlier.setattr(module, "has_leading_zeros", lambda values: False)
@@ -251,7 +246,7 @@ def test_a_run_of_an_earlier_version_keeps_the_kinds_of_its_columns(
         assert graph.schema.nodes[-1].kind == "number"
         experiment = table_experiment(tables, graph, "gcn")
         with pytest.raises(Interrupted):
-            train(experiment, tmp_path / "run", graph=graph, device="cpu", observer=stop)
+            train(experiment, tmp_path / "run", graph=graph, device="cpu", observer=stop_after(1))
     write(tmp_path, (tmp_path / "nodes.csv").read_text() + "\n")  # parsed again, with the same content
     tables_now = load_tables(tables)
     assert tables_now.schema.nodes[-1].kind == "category"
@@ -267,7 +262,6 @@ def test_a_run_of_an_earlier_version_keeps_the_kinds_of_its_columns(
 def test_a_run_of_an_earlier_version_keeps_times_of_day_as_categories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    pytest.importorskip("pyarrow", reason="pyarrow (the extra parquet) is not installed")
     clock = [time(9, 30), time(10), time(10, 0, 0, 500_000)] * 10
     with monkeypatch.context() as earlier:
         earlier.setattr(columns, "_moment", lambda values: None)

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from tests.experiments.models.cases import graph, network
-from torch_goat import settings
 from torch_goat.experiments.models import MODELS, ModelOptions
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.nn.ragged_rnn import RaggedRNN
@@ -167,12 +166,3 @@ def test_every_option_that_is_read_changes_the_network(name: str) -> None:
 def test_backend_reaches_the_rnns(name: str) -> None:
     model = network(name, backend="reference")
     assert {module.backend for module in model.modules() if isinstance(module, RaggedRNN)} == {"reference"}
-
-
-def test_to_toml_and_back() -> None:
-    options = ModelOptions(name="janossy", permutation_lengths=(15, 5), dropout=0.6, norm="layer")
-    text = settings.dumps(options)
-    table = settings.tomllib.loads(text)
-    assert settings.parse(ModelOptions, table, "recipe.toml") == options
-    with pytest.raises(settings.SettingsError, match=r"recipe\.toml: heads=2 is read by no layer"):
-        settings.parse(ModelOptions, table | {"heads": 2}, "recipe.toml")

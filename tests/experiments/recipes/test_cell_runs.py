@@ -268,16 +268,6 @@ def test_a_settled_recipe_survives_its_file(tmp_path: Path) -> None:
         (f"{MORE}space = {{ dropout = 0.5 }}", "columns.more.space.dropout must be a list"),
         ('[on_demand]\nrows = ["gatt"]', "on_demand.rows has 'gatt', which is unknown; did you mean 'gat'"),
         ('[on_demand]\ncolumns = ["sise"]', "on_demand.columns has 'sise', which is unknown; did you mean 'size'"),
-    ],
-)
-def test_a_space_that_cannot_be_is_refused(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(SettingsError, match=message):
-        searched(tmp_path, text=text)
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
         ("", r"no \[search.space\] to draw from"),
         # Whether a value is possible depends on the others.
         (
@@ -286,10 +276,9 @@ def test_a_space_that_cannot_be_is_refused(tmp_path: Path, text: str, message: s
         ),
     ],
 )
-def test_what_cannot_be_is_refused_when_it_is_drawn(tmp_path: Path, text: str, message: str) -> None:
-    recipe = searched(tmp_path, 8, text)
+def test_a_search_that_cannot_be_is_refused(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        trials(recipe)
+        trials(searched(tmp_path, 8, text))
 
 
 FOUND = Experiment(

@@ -1,16 +1,14 @@
 """A search whose processes are killed at any moment loses nothing that is finished and runs nothing twice."""
 
-import os
 import random
 import signal
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from tests.experiments.search.cases import events, run_logged, small_search, told
-from tests.processes import start
+from tests.processes import kill_around, start, succeed, until
 from torch_goat.experiments.search.study import Study
 from torch_goat.experiments.search.tune import run_trials
 from torch_goat.experiments.training import train as run_module
@@ -23,18 +21,7 @@ def work(name: str, folder: Path, kill_at: int = 0) -> None:
     """The life of a process that is to be killed, from outside or by itself around its n-th writing to the disk."""
     if name == "tpe":
         run_module.CHECKPOINT_SECONDS = 0.0  # after every epoch
-    sync, count = os.fsync, 0
-
-    def counting(file: int) -> None:
-        nonlocal count
-        count += 1
-        if count == kill_at and count % 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        sync(file)
-        if count == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    os.fsync = counting
+    kill_around("fsync", kill_at)
     run_logged(Study(SEARCHES[name], folder, "", TRIALS))
 
 
@@ -79,8 +66,7 @@ def test_two_processes_share_a_search_and_survive_each_other(
     """All points of a grid are trained, each once, however many processes there are and however they end."""
     moments = random.Random(1)
     processes, killed = [start(work, "grid", tmp_path) for _ in range(2)], 0
-    while not results(tmp_path):
-        time.sleep(0.01)
+    until(lambda: results(tmp_path))
     for _ in range(6):
         processes[0].join(moments.uniform(0, 0.2))
         processes[0].kill()
@@ -88,19 +74,14 @@ def test_two_processes_share_a_search_and_survive_each_other(
         killed += processes[0].exitcode == -signal.SIGKILL
         processes = [processes[1], start(work, "grid", tmp_path)]
     assert killed > 1
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+    succeed(*processes)
     assert told(Study(SEARCHES["grid"], tmp_path, "", TRIALS)) == undisturbed["grid"]
     assert {count for name, count in events(tmp_path).items() if "finished" in name} == {1}
     assert len(list(tmp_path.glob("trials/*"))) == TRIALS
 
 
 def test_two_processes_at_once_train_every_trial_once(tmp_path: Path) -> None:
-    processes = [start(work, "tpe", tmp_path) for _ in range(2)]
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+    succeed(*[start(work, "tpe", tmp_path) for _ in range(2)])
     found = told(Study(SEARCHES["tpe"], tmp_path, "", TRIALS))
     assert [(number, state) for number, state, *_ in found] == [(number, "COMPLETE") for number in range(TRIALS)]
     assert len({str(point) for _, _, point, _ in found}) == TRIALS

@@ -1,14 +1,13 @@
 """A search that machines share through a PostgreSQL server. A machine is a folder that the others do not see."""
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.experiments.search.cases import events, run_logged, small_search
 from tests.postgres import PASSWORD, Postgres, free_port, tell
-from tests.processes import start
+from tests.processes import start, succeed, until
 from torch_goat.app.cli.app import EXPECTED
 from torch_goat.experiments import Event, RunError
 from torch_goat.experiments.search.study import Study
@@ -28,10 +27,7 @@ def work(folder: Path, address: str, long: bool = False) -> None:
 def test_two_machines_share_a_study_and_train_every_trial_once(tmp_path: Path, database: str) -> None:
     """Both begin at once on an empty database, with the same point, since they know of the same trials."""
     machines = [tmp_path / "one", tmp_path / "two"]
-    processes = [start(work, machine, database) for machine in machines]
-    for process in processes:
-        process.join()
-        assert process.exitcode == 0
+    succeed(*[start(work, machine, database) for machine in machines])
     trials = Study(SEARCH, machines[0], database, TRIALS).trials()
     assert [trial.state.name for trial in trials] == ["COMPLETE"] * TRIALS
     assert len({str(trial.params) for trial in trials}) == TRIALS
@@ -43,9 +39,7 @@ def test_two_machines_share_a_study_and_train_every_trial_once(tmp_path: Path, d
 
 def killed_in_a_trial(folder: Path, address: str) -> None:
     process = start(work, folder, address, True)
-    while not any(name.startswith("epoch") for name in events(folder)):
-        assert process.is_alive()
-        time.sleep(0.02)
+    until(lambda: any(name.startswith("epoch") for name in events(folder)), process)
     process.kill()
     process.join()
     assert process.exitcode == -signal.SIGKILL

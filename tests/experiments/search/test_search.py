@@ -49,16 +49,12 @@ def test_other_settings_have_another_name() -> None:
         ({"indices": (1, 1)}, "distinct numbers"),
         ({"indices": (0, 10)}, "between 0 and 9"),
         ({"experiment": replace(starting_point("cora", "gcn"), dataset="corra")}, "did you mean 'cora'"),
+        ({"experiment": starting_point("betweenness-100", "trees"), "prune": True}, "'trees' has no epochs"),
     ],
 )
 def test_an_impossible_search_is_refused(changes: dict[str, Any], text: str) -> None:
     with pytest.raises(SettingsError, match=text):
         replace(small_search(), **changes)
-
-
-def test_fitted_models_have_no_epochs_to_stop_after() -> None:
-    with pytest.raises(SettingsError, match="the model 'trees' has no epochs after which a trial could be stopped"):
-        small_search({"max_leaves": (4, 8)}, model=ModelOptions("trees"), prune=True)
 
 
 def test_errors_are_minimised_and_scores_maximised() -> None:
@@ -101,6 +97,7 @@ def test_structure_is_read_by_goat_in_both_layers(model: str) -> None:
         (starting_point, ("cor", "gcn"), "did you mean 'cora'"),
         (starting_point, ("cora", "gcnn"), "did you mean 'gcn'"),
         (paper_grid, ("sage-man", "regression"), "'sage-man'; did you mean 'sage-mean'"),
+        (paper_grid, ("trees", "classification"), "the paper has no grid for the model 'trees'; leave out --grid"),
     ],
 )
 def test_what_is_unknown_is_refused(function: Callable[..., object], arguments: tuple[str, str], text: str) -> None:
@@ -145,10 +142,8 @@ def test_a_search_of_a_fitted_model_begins_with_its_defaults_and_changes_only_wh
     assert at(start, default_point(search) or {}) == start
 
 
-def test_a_model_without_options_has_an_empty_space_and_the_paper_no_grid_for_fitted_ones() -> None:
+def test_a_model_without_options_has_an_empty_space() -> None:
     assert search_space(own_starting_point("classification", "constant")) == {}
-    with pytest.raises(SettingsError, match="the paper has no grid for the model 'trees'; leave out --grid"):
-        paper_grid("trees", "classification")
 
 
 @pytest.mark.parametrize(

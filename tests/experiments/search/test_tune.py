@@ -74,8 +74,7 @@ def test_the_best_experiment_and_all_trials_are_written(tmp_path: Path) -> None:
     assert outcome.number == values.index(min(values))
     assert settings.read(Experiment, tmp_path / "best.toml") == outcome.best
     assert settings.read(Experiment, tmp_path / f"trials/{outcome.number}/3/config.toml") == outcome.best
-    with open(tmp_path / "trials.csv", newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = list(csv.DictReader((tmp_path / "trials.csv").read_text().splitlines()))
     assert [float(row["val_mse"]) for row in rows] == values
     written = [(tmp_path / name).read_text() for name in ("best.toml", "trials.csv")]
     assert tune(search, tmp_path, trials=1, device="cpu") == outcome  # a shorter search loses nothing

@@ -12,12 +12,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostin
 from sklearn.linear_model import LogisticRegression, Ridge
 from torch_geometric.data import Data
 
+from tests.processes import stop_after
 from torch_goat.data import datasets
 from torch_goat.experiments import Experiment, Interrupted, ModelOptions, Run, TrainingOptions, train
 from torch_goat.experiments.models import Network
-from torch_goat.experiments.models.fitted import Trees
 from torch_goat.experiments.training import train as run_module
-from torch_goat.experiments.training.features import tree_arrays
 
 PENALTIES = (100.0, 10.0, 1.0, 0.1, 0.01)  # that runs of earlier versions chose from
 
@@ -69,40 +68,30 @@ def best_on_validation_nodes(models: list[Any], data: Data) -> tuple[Any, float]
     return models[int(np.argmax(values))], max(values)
 
 
-@pytest.mark.parametrize("classes", [2, 4, 0])
-def test_linear_models_are_scikit_learns_with_the_best_penalty(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int
-) -> None:
-    data = graph(classes)
-    run = fitted(tmp_path / "run", monkeypatch, data, "linear")
-    x = data.x.numpy().astype(float)
-    models = [
-        LogisticRegression(C=1 / penalty, max_iter=500) if classes else Ridge(alpha=10 * penalty)
-        for penalty in PENALTIES
-    ]
-    best, value = best_on_validation_nodes(models, data)
-    out = network_of(run, data)(data.x, data.edge_index).detach()
-    if classes:
-        assert np.allclose(out.softmax(-1), best.predict_proba(x), atol=1e-4)
-        assert run.result.metrics["val"]["accuracy"] == pytest.approx(value)
-    else:
-        assert np.allclose(out[:, 0], best.predict(x), atol=1e-4)
-        assert run.result.metrics["val"]["mse"] == pytest.approx(-value, rel=1e-4)
-
-
-@pytest.mark.parametrize("classes", [2, 4, 0])
-def test_trees_in_arrays_predict_as_scikit_learns(classes: int) -> None:
-    data = graph(classes)
-    x, y = data.x.numpy().astype(float), data.y.numpy()
-    kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
-    model = kind(max_iter=20, early_stopping=False).fit(x[:200], y[:200])
-    trees = Trees(classes or 1)
-    trees.load_state_dict(tree_arrays(model, model.classes_ if classes else np.zeros(1, dtype=int), classes or 1))
-    out = trees(data.x, data.edge_index)
-    if classes:
-        assert np.allclose(out.softmax(-1), model.predict_proba(x), atol=1e-5)
+def check_equal(run: Run, model: Any, data: Data, atol: float) -> None:
+    """The network of a run predicts as a fitted model of scikit-learn does."""
+    out, x = network_of(run, data)(data.x, data.edge_index).detach(), data.x.numpy().astype(float)
+    if "num_classes" in data:
+        assert np.allclose(out.softmax(-1), model.predict_proba(x), atol=atol)
     else:
         assert np.allclose(out[:, 0], model.predict(x), atol=1e-4)
+
+
+@pytest.mark.parametrize("penalties", [PENALTIES, (20.0,)])
+@pytest.mark.parametrize("classes", [2, 4, 0])
+def test_linear_models_are_scikit_learns_with_the_best_penalty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int, penalties: tuple[float, ...]
+) -> None:
+    data = graph(classes)
+    run = fitted(tmp_path / "linear", monkeypatch, data, ModelOptions("linear", penalties=penalties))
+    models = [
+        LogisticRegression(C=1 / penalty, max_iter=500) if classes else Ridge(alpha=10 * penalty)
+        for penalty in penalties
+    ]
+    best, value = best_on_validation_nodes(models, data)
+    check_equal(run, best, data, atol=1e-4)
+    measured = run.result.metrics["val"]
+    assert (measured["accuracy"] if classes else -measured["mse"]) == pytest.approx(value, rel=1e-4)
 
 
 def test_trees_learn_what_a_line_cannot_and_a_constant_is_the_majority(
@@ -141,40 +130,27 @@ def test_arrays_that_are_no_trees_are_refused(tmp_path: Path, monkeypatch: pytes
         network_of(run, data)
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (
+            {"shrinkage": 0.2, "max_leaves": 4, "min_leaf_nodes": 7, "leaf_l2": 3.0},
+            {"learning_rate": 0.2, "max_leaf_nodes": 4, "min_samples_leaf": 7, "l2_regularization": 3.0},
+        ),
+        ({}, {}),
+    ],
+)
 @pytest.mark.parametrize("classes", [2, 4, 0])
 def test_trees_are_scikit_learns_with_the_same_options_and_the_best_number_of_rounds(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int, ours: dict[str, Any], theirs: dict[str, Any]
 ) -> None:
-    data = graph(classes)
-    options = ModelOptions("trees", rounds=25, shrinkage=0.2, max_leaves=4, min_leaf_nodes=7, leaf_l2=3.0)
-    run = fitted(tmp_path / "run", monkeypatch, data, options)
+    data, options = graph(classes), ModelOptions("trees", rounds=25, **ours)
+    run = fitted(tmp_path / "trees", monkeypatch, data, options)
     assert run.experiment.model == options
-    x = data.x.numpy().astype(float)
-    same = {"learning_rate": 0.2, "max_leaf_nodes": 4, "min_samples_leaf": 7, "l2_regularization": 3.0}
     kind = HistGradientBoostingClassifier if classes else HistGradientBoostingRegressor
-    models = [kind(max_iter=rounds, early_stopping=False, **same) for rounds in (10, 20, 25)]
+    models = [kind(max_iter=rounds, early_stopping=False, **theirs) for rounds in (10, 20, 25)]
     best, _ = best_on_validation_nodes(models, data)
-    out = network_of(run, data)(data.x, data.edge_index).detach()
-    if classes:
-        assert np.allclose(out.softmax(-1), best.predict_proba(x), atol=1e-5)
-    else:
-        assert np.allclose(out[:, 0], best.predict(x), atol=1e-4)
-
-
-@pytest.mark.parametrize("classes", [2, 0])
-def test_the_only_penalty_is_that_of_scikit_learn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, classes: int
-) -> None:
-    data = graph(classes)
-    run = fitted(tmp_path / "run", monkeypatch, data, ModelOptions("linear", penalties=(20.0,)))
-    x, y = data.x.numpy().astype(float), data.y.numpy()
-    model = LogisticRegression(C=0.05, max_iter=500) if classes else Ridge(alpha=200.0)
-    model.fit(x[data.train_mask], y[data.train_mask])
-    out = network_of(run, data)(data.x, data.edge_index).detach()
-    if classes:
-        assert np.allclose(out.softmax(-1), model.predict_proba(x), atol=1e-4)
-    else:
-        assert np.allclose(out[:, 0], model.predict(x), atol=1e-4)
+    check_equal(run, best, data, atol=1e-5)
 
 
 def test_the_defaults_are_those_of_earlier_versions() -> None:
@@ -190,13 +166,9 @@ def test_a_stopped_fit_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     """A search stops its trials so, and would otherwise end with a traceback of a process."""
     data = graph(2)
     monkeypatch.setattr(run_module, "_load", lambda *args: data)
-
-    def stop(epoch: object) -> None:
-        raise KeyboardInterrupt
-
     experiment = Experiment("top2", model=ModelOptions("linear"))
     with pytest.raises(Interrupted, match="the run had already finished"):
-        train(experiment, tmp_path / "run", device="cpu", observer=stop)
+        train(experiment, tmp_path / "run", device="cpu", observer=stop_after(1))
     assert train(experiment, tmp_path / "run", device="cpu") == Run(tmp_path / "run").result
 
 

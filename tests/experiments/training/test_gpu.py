@@ -8,7 +8,8 @@ import torch
 
 from tests.experiments.models.cases import DETERMINISTIC
 from tests.experiments.training.graphs import tiny
-from torch_goat.experiments import Epoch, Experiment, Interrupted, RunError, TrainingOptions, fit, train
+from tests.processes import stop_after
+from torch_goat.experiments import Experiment, Interrupted, RunError, TrainingOptions, fit, train
 from torch_goat.experiments.models import ModelOptions, Network
 from torch_goat.experiments.training.epoch_graph import EpochGraph
 from torch_goat.experiments.training.loop import Loop
@@ -54,13 +55,8 @@ def test_goes_on_from_a_checkpoint(tmp_path: Path, precision: str) -> None:
         model=ModelOptions(name="gcn"),
         training=TrainingOptions(epochs=30, patience=0, precision=precision, weight_decay=0.0),
     )
-
-    def stop(epoch: Epoch) -> None:
-        if epoch.number == 10:
-            raise KeyboardInterrupt
-
     with pytest.raises(Interrupted):
-        train(experiment, tmp_path / "cut", device="cuda", observer=stop)
+        train(experiment, tmp_path / "cut", device="cuda", observer=stop_after(10))
     cut = train(experiment, tmp_path / "cut", device="cuda")
     whole = train(experiment, tmp_path / "whole", device="cuda")
     assert cut.epochs == whole.epochs == 30
@@ -133,11 +129,7 @@ def test_work_that_cannot_be_recorded_goes_on_as_it_was() -> None:
 
 def test_a_checkpoint_of_a_cpu_is_refused(tmp_path: Path) -> None:
     experiment = Experiment("betweenness-100", model=ModelOptions(name="gcn"))
-
-    def stop(epoch: Epoch) -> None:
-        raise KeyboardInterrupt
-
     with pytest.raises(Interrupted):
-        train(experiment, tmp_path, device="cpu", observer=stop)
+        train(experiment, tmp_path, device="cpu", observer=stop_after(1))
     with pytest.raises(RunError, match="was written on a CPU"):
         train(experiment, tmp_path, device="cuda")

@@ -1,6 +1,6 @@
 import math
-import resource
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from torch_geometric.nn import GCN
 from tests.experiments.models.cases import options as model_options
 from tests.experiments.training.graphs import tiny, tiny_steps
 from tests.experiments.training.test_resume import outcome
+from tests.processes import largest_file
 from torch_goat.data.loader import open_graph, write_graph
 from torch_goat.experiments import Epoch, Experiment, RunError, TrainingOptions, fit, train
 from torch_goat.experiments.models import ModelOptions, Network
@@ -132,19 +133,15 @@ def test_losses_of_shares_add_up_to_that_of_the_step() -> None:
 
 def test_a_disk_that_is_full_leaves_the_last_checkpoint(tmp_path: Path) -> None:
     train(experiment(), tmp_path / "whole", device="cpu")
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    folder, kept = tmp_path / "run", []
+    folder, kept, limits = tmp_path / "run", [], ExitStack()
 
     def fill(epoch: Epoch) -> None:
         if epoch.number == 3:
             kept.append((folder / "checkpoint.safetensors").read_bytes())
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+            limits.enter_context(largest_file(1024))
 
-    try:
-        with pytest.raises(RunError, match=f"the run folder {folder} cannot be used: file too large; make room"):
-            train(experiment(), folder, device="cpu", observer=fill)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with limits, pytest.raises(RunError, match=f"the run folder {folder} cannot be used: file too large; make room"):
+        train(experiment(), folder, device="cpu", observer=fill)
     assert [(folder / "checkpoint.safetensors").read_bytes()] == kept
     seen: list[int] = []
     train(experiment(), folder, device="cpu", observer=lambda epoch: seen.append(epoch.number))

@@ -73,15 +73,3 @@ def test_numbers_lists_and_paths_of_other_kinds_are_plain(tmp_path: Path) -> Non
     (tmp_path / "config.toml").write_text(settings.dumps(other))
     assert settings.read(Experiment, tmp_path / "config.toml") == plain
     assert type(TrainingOptions(learning_rate=1).learning_rate) is float
-
-
-def test_an_experiment_survives_toml_and_overrides(tmp_path) -> None:
-    experiment = settings.override(
-        Experiment("cora", split="paper", seed=7),
-        ["heads=4", "epochs=20", "record_orderings=[0, 20]", "stop_on=metric"],
-    )
-    assert (experiment.model.heads, experiment.training.epochs) == (4, 20)
-    (tmp_path / "config.toml").write_text(settings.dumps(experiment))
-    assert settings.read(Experiment, tmp_path / "config.toml") == experiment
-    with pytest.raises(settings.SettingsError, match=r"did you mean 'patience'\?"):
-        settings.override(experiment, ["patients=3"])

@@ -148,16 +148,7 @@ def test_processes_that_do_not_come() -> None:
         meet(torch.distributed.HashStore(), 0, 3, 0.1)
 
 
-@pytest.fixture
-def group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As torchrun would say of the second of two processes on one machine."""
-    values = {"RANK": 1, "WORLD_SIZE": 2, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 2, "GROUP_WORLD_SIZE": 1}
-    for name, value in values.items():
-        monkeypatch.setenv(name, str(value))
-    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "test")
-
-
-@pytest.mark.usefixtures("group")
+@pytest.mark.usefixtures("torchrun")
 def test_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert processes() == Processes(1, 2, 2, 1)
     assert not processes().leads
@@ -169,7 +160,7 @@ def test_what_torchrun_says(monkeypatch: pytest.MonkeyPatch) -> None:
     assert processes().leads
 
 
-@pytest.mark.usefixtures("group")
+@pytest.mark.usefixtures("torchrun")
 def test_devices_that_do_not_go_round(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)

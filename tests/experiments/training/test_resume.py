@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import random
 import signal
 import time
@@ -13,7 +12,7 @@ import pytest
 import torch
 
 from tests.experiments.training.graphs import tiny_steps
-from tests.processes import start
+from tests.processes import kill_around, start, succeed
 from torch_goat.experiments import Experiment, TrainingOptions, train
 from torch_goat.experiments.models import ModelOptions
 
@@ -47,18 +46,7 @@ EXPERIMENTS = {
 def work(name: str, folder: Path, kill_at: int = 0) -> None:
     """The life of a process that is to be killed, from outside or by itself around its n-th finished file."""
     torch.set_num_threads(1)
-    replace, count = os.replace, 0
-
-    def counting(source: str, target: str) -> None:
-        nonlocal count
-        count += 1
-        if count == kill_at and count % 2:
-            os.kill(os.getpid(), signal.SIGKILL)
-        replace(source, target)
-        if count == kill_at:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    os.replace = counting
+    kill_around("replace", kill_at)
     with tiny_steps():
         train(EXPERIMENTS[name], folder, device="cpu")
 
@@ -69,8 +57,7 @@ def outcome(folder: Path) -> dict[str, object]:
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         if path.name == "metrics.csv":
-            with open(path, newline="") as file:
-                found[name] = [{**row, "seconds": ""} for row in csv.DictReader(file)]
+            found[name] = [{**row, "seconds": ""} for row in csv.DictReader(path.read_text().splitlines())]
         elif path.name == "result.json":
             result = json.loads(path.read_text())
             found[name] = [result[key] for key in ("metrics", "best_epoch", "epochs", "stopped")]
@@ -107,9 +94,7 @@ def test_killed_at_random_moments(tmp_path: Path, name: str, undisturbed: dict[s
         assert process.exitcode == -signal.SIGKILL
         kills += 1
     assert kills > 1
-    process = start(work, name, tmp_path)
-    process.join()
-    assert process.exitcode == 0
+    succeed(start(work, name, tmp_path))
     assert outcome(tmp_path) == undisturbed[name]
 
 
@@ -124,6 +109,5 @@ def test_killed_around_every_file(tmp_path: Path, name: str, undisturbed: dict[s
         assert code in (0, -signal.SIGKILL)
         assert starts < 200
     assert starts > 5
-    process = start(work, name, tmp_path)  # finds the result and has nothing to do
-    process.join()
+    succeed(start(work, name, tmp_path))  # finds the result and has nothing to do
     assert outcome(tmp_path) == undisturbed[name]

@@ -3,7 +3,6 @@ import json
 import math
 import os
 import random
-import resource
 import shutil
 import signal
 from dataclasses import replace
@@ -16,6 +15,7 @@ from safetensors.torch import load_file
 
 from tests.experiments.training.graphs import tiny
 from tests.experiments.training.test_resume import outcome
+from tests.processes import largest_file, stop_after
 from torch_goat import settings
 from torch_goat.data.loader import write_graph
 from torch_goat.experiments import (
@@ -53,8 +53,7 @@ def experiment(model: ModelOptions | None = None, dataset: str = "classes", seed
 
 
 def rows(folder: Path) -> list[dict[str, str]]:
-    with open(folder / "metrics.csv", newline="") as file:
-        return list(csv.DictReader(file))
+    return list(csv.DictReader((folder / "metrics.csv").read_text().splitlines()))
 
 
 def test_a_folder_of_arrays_is_checked_before_anything_is_written(tmp_path: Path) -> None:
@@ -162,13 +161,8 @@ def test_a_folder_that_cannot_be_written_is_an_error_that_names_it(tmp_path: Pat
 
 def test_files_that_do_not_fit_leave_nothing_half_written(tmp_path: Path) -> None:
     wide = experiment(ModelOptions(name="gcn", hidden_channels=512))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
-    try:
-        with pytest.raises(RunError, match=f"the run folder {tmp_path} cannot be used: file too large"):
-            train(wide, tmp_path, device="cpu")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    with largest_file(4096), pytest.raises(RunError, match=f"{tmp_path} cannot be used: file too large"):
+        train(wide, tmp_path, device="cpu")
     assert {path.name for path in tmp_path.iterdir()} == {".lock", "config.toml"}
     assert train(wide, tmp_path, device="cpu").epochs == 12
 
@@ -206,13 +200,8 @@ def test_a_stopped_run_is_continued_to_the_same_bits(
 
 def stopped(wanted: Experiment, folder: Path, at: int = 5) -> Path:
     """The checkpoint of a run that was stopped after an epoch."""
-
-    def press(epoch: Epoch) -> None:
-        if epoch.number == at:
-            raise KeyboardInterrupt
-
     with pytest.raises(Interrupted):
-        train(wanted, folder, device="cpu", observer=press)
+        train(wanted, folder, device="cpu", observer=stop_after(at))
     return folder / CHECKPOINT
 
 

@@ -272,14 +272,9 @@ def _show_ranking(ranking: Ranking[Run], tables: Tables) -> None:
     runs = ranking.groups[0].runs
     what = "seeds on the same split" if len({run.experiment.index for run in runs}) == 1 else _WHAT[tables.split]
     say(f"Mean and standard deviation over {len(runs)} {what}." if len(runs) > 1 else "One run per model.")
-    for sentence in _verdict(ranking):
+    unknown = (f"No two models have a finite validation {ranking.metric}.",)
+    for sentence in ranking.verdict.sentences if ranking.verdict else unknown:
         say(sentence)
-
-
-def _verdict(ranking: Ranking[Run]) -> tuple[str, ...]:
-    if ranking.verdict is None:
-        return (f"No two models have a finite validation {ranking.metric}.",)
-    return ranking.verdict.sentences
 
 
 def _shown(group: RunGroup[Run], split: str, metric: str) -> str:

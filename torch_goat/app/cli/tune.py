@@ -11,7 +11,7 @@ from torch_goat.app.cli.console import Aligned, console, say
 from torch_goat.app.cli.progress import PoolProgress
 from torch_goat.app.cli.start import Start, start
 from torch_goat.experiments import Experiment
-from torch_goat.experiments.search import Search, paper_grid, parse_space, search_space
+from torch_goat.experiments.search import Search, Space, paper_grid, parse_space, search_space
 from torch_goat.experiments.search.search import best_first, checked, has_effect, settings_of, short, size
 from torch_goat.experiments.training.metrics import DECIDING, show
 from torch_goat.experiments.verdict import shown
@@ -113,9 +113,8 @@ def tune(
             space |= {key: values for key, values in chosen.items() if has_effect(experiment, key)}
         else:
             space |= chosen
-        keys = _keys(fixed, spaces or [])
-        given_keys = {short(key) for key in keys}
-        if model == ALL and not any(len(values) > 1 for key, values in space.items() if key not in given_keys):
+        keys = _keys(fixed, chosen)
+        if model == ALL and not any(len(values) > 1 for key, values in space.items() if key not in keys):
             say(f"{shown(name, default)}: all its settings are given, so there is nothing to search.")
             continue
         splits = range(max(1, begun.graph.num_splits if begun.graph else 1))
@@ -196,11 +195,11 @@ def _print_all(found: Mapping[str, tuple["SearchOutcome", Path]], metric: str) -
     say("These are means over the validation nodes, on which the settings were chosen; the best values are optimistic.")
 
 
-def _keys(fixed: list[str], spaces: list[str]) -> list[str]:
+def _keys(fixed: list[str], chosen: Space) -> set[str]:
     """The keys that ``--set`` fixes, none of which may be searched."""
-    keys = [assignment.partition("=")[0] for assignment in fixed]
-    for key in parse_space(spaces):
-        if key in map(short, keys):
+    keys = {short(assignment.partition("=")[0]) for assignment in fixed}
+    for key in chosen:
+        if key in keys:
             raise SettingsError(f"{key} is both set and searched; leave out --set or --space.")
     return keys
 

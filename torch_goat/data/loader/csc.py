@@ -24,7 +24,7 @@ class CSC(NamedTuple):
     @classmethod
     def of(cls, data: Any) -> "CSC":
         """Groups the edges of a PyG ``Data``, or of a pair of a ``FeatureStore`` and a ``GraphStore``, by target; edges
-        that are already sorted by target are not copied."""
+        that are already sorted by target are not copied, and a ``CSC`` is returned as it is."""
         if isinstance(data, CSC):
             return data
         if isinstance(data, Data) and data.get("edge_index") is not None:

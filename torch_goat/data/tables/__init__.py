@@ -1,6 +1,6 @@
 """Your own graph from tables of nodes and edges (CSV, Parquet, GraphML): to train on, and to predict on."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from torch_goat.data.tables.folder import find_tables as find_tables
 from torch_goat.data.tables.folder import write_tables as write_tables
@@ -25,10 +25,7 @@ def load_tables(tables: Tables, index: int = 0, schema: Schema | None = None) ->
         index: Which random split, fold or split column, from 0.
         schema: The schema of a run on these tables, to use instead of a new one.
     """
-    _require_pandas()
-    from torch_goat.data.tables import graph
-
-    return graph.load_tables(tables, index, schema)
+    return _graph().load_tables(tables, index, schema)
 
 
 def apply_schema(schema: Schema, nodes: str, edges: str = "", *, join: Tables | None = None) -> "NewGraph":
@@ -40,14 +37,15 @@ def apply_schema(schema: Schema, nodes: str, edges: str = "", *, join: Tables | 
         edges: The file of the edges; empty for GraphML.
         join: The tables of the training graph, to add the new nodes to it.
     """
-    _require_pandas()
-    from torch_goat.data.tables import graph
-
-    return graph.apply_schema(schema, nodes, edges, join=join)
+    return _graph().apply_schema(schema, nodes, edges, join=join)
 
 
-def _require_pandas() -> None:
+def _graph() -> Any:
+    """The module that makes graphs of tables, which needs pandas."""
     try:
         import pandas  # noqa: F401
     except ImportError:
         raise TableError("reading tables needs pandas; install torch-goat[cli].") from None
+    from torch_goat.data.tables import graph
+
+    return graph

@@ -102,9 +102,7 @@ def split_nodes(tables: Tables, source: Source, y: np.ndarray, classes: Sequence
 
 
 def _empty_part(tables: Tables, source: Source, part: str, classes: int, labelled: int) -> TableError:
-    column = next(
-        (name for key in ("split_column", "time_column", "group_column") if (name := getattr(tables, key))), ""
-    )
+    column = tables.split_column or tables.time_column or tables.group_column
     reason = f"there is no {part} node with a {tables.target!r}; give more nodes a target or choose another split."
     if not column and 3 * classes > labelled:  # fewer than three per class, on average
         reason = f"{labelled} nodes in {classes} classes are too few to have {part} nodes"

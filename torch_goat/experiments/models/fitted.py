@@ -45,11 +45,10 @@ class Trees(Module):
 
     def __init__(self, out_channels: int) -> None:
         super().__init__()
-        empty = torch.empty(0, 1)
-        for name, value in {"threshold": empty.double(), "value": empty.double()}.items():
-            self.register_buffer(name, value)
+        for name in ("threshold", "value"):
+            self.register_buffer(name, torch.empty(0, 1).double())
         for name in ("feature", "left", "right"):
-            self.register_buffer(name, empty.long())
+            self.register_buffer(name, torch.empty(0, 1).long())
         self.register_buffer("output", torch.empty(0).long())
         self.register_buffer("baseline", torch.zeros(out_channels).double())
 

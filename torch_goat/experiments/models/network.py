@@ -15,6 +15,7 @@ from torch_goat.experiments.models.options import ModelOptions
 from torch_goat.nn import GOATConv, Ordering
 from torch_goat.nn.dropout import dropout
 from torch_goat.ops.adjacency import to_edges
+from torch_goat.ops.checks import check_choice
 
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"elu": F.elu, "relu": F.relu}
 
@@ -230,8 +231,7 @@ def paper_network(
         **options: Further fields of :class:`ModelOptions`, for example ``name="goat-paper"`` for the paper's equations
             exactly.
     """
-    if second not in ("gat", "gcn"):
-        raise ValueError(f"second must be 'gat' or 'gcn', got {second!r}.")
+    check_choice("second", second, "gat", "gcn")
     options.setdefault("attention_dropout", dropout)
     chosen = ModelOptions(
         **options,

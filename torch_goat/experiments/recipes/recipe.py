@@ -72,7 +72,7 @@ class TableColumn:
     def __post_init__(self) -> None:
         if self.dataset not in DATASETS:
             raise ValueError(f"dataset = {self.dataset!r} is unknown{nearest(self.dataset, DATASETS)}")
-        _explained(DATASETS[self.dataset].check, self.split)
+        DATASETS[self.dataset].check(self.split)
         for name in ("repetitions", "finals", "finalists"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be at least 0 (the default), got {getattr(self, name)}.")
@@ -183,7 +183,7 @@ class Recipe:
                 if column not in self.columns:
                     raise ValueError(f"unknown key 'rows.{name}.cells.{column}'{nearest(column, self.columns)}")
         for place, kind, table in self._tables():
-            _explained(settings.check_some, kind, table, f"[{place}]")
+            settings.check_some(kind, table, f"[{place}]")
         _check_space("search.space", self.search.space)
         for name, column_options in self.columns.items():
             for point in column_options.tried_first:
@@ -206,12 +206,9 @@ class Recipe:
             model |= {key: value for key, value in free.items() if key in _MODEL_KEYS}
             training |= {key: value for key, value in free.items() if key not in _MODEL_KEYS}
             own = dict(self.rows[row].model)
-        reads = _explained(settings.parse, ModelOptions, _outline(model), where).reads()
+        reads = settings.parse(ModelOptions, _outline(model), where).reads()
         model = {key: value for key, value in model.items() if key in own or key in reads}
-        return (
-            _explained(settings.parse, ModelOptions, model, where),
-            _explained(settings.parse, TrainingOptions, training, where),
-        )
+        return settings.parse(ModelOptions, model, where), settings.parse(TrainingOptions, training, where)
 
     def published(self, row: str, column: str) -> Published | None:
         """The published number of a cell, if there is one."""
@@ -324,7 +321,7 @@ def _check_space(place: str, space: Table) -> None:
             raise ValueError(f"{place}.{key} must be a list of values, got {values!r}.")
         kind = ModelOptions if key in _MODEL_KEYS else TrainingOptions
         for value in values:
-            _explained(settings.check_some, kind, {key: value}, f"[{place}]")
+            settings.check_some(kind, {key: value}, f"[{place}]")
 
 
 def without_defaults(value: Any) -> Any:
@@ -344,11 +341,3 @@ def _outline(model: Table) -> Table:
     """The keys that decide which layers a network has, and so which keys it reads."""
     outline = {key: model[key] for key in ("name", "num_layers", "last") if key in model}
     return outline | ({"last_channels": 2} if model.get("last_channels") else {})  # any even width
-
-
-def _explained(function: Any, *arguments: Any) -> Any:
-    """Calls a function with its SettingsError as a ValueError, to which the name of the file is added."""
-    try:
-        return function(*arguments)
-    except SettingsError as error:
-        raise ValueError(str(error)) from None

@@ -23,7 +23,7 @@ from torch_goat.experiments.comparison import rank_key
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.models.options import ModelOptions
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, OF_TASK
-from torch_goat.settings import SettingsError, check_known, nearest, override
+from torch_goat.settings import SettingsError, check_known, nearest, override, plain_value
 
 Space = dict[str, tuple[Any, ...]]
 Point = dict[str, Any]
@@ -175,7 +175,7 @@ def parse_space(texts: Iterable[str]) -> Space:
         try:
             parsed = tomllib.loads(f"values = [{values}]")["values"]
         except tomllib.TOMLDecodeError:
-            parsed = [_plain(value.strip()) for value in values.split(",")]
+            parsed = [plain_value(value.strip()) for value in values.split(",")]
         space[short(key)] = tuple(tuple(value) if isinstance(value, list) else value for value in parsed)
     return space
 
@@ -245,10 +245,3 @@ def best_first(values: Mapping[K, float], metric: str) -> list[K]:
 def short(key: str) -> str:
     """A key without its section: ``"heads"`` of ``"model.heads"``."""
     return key.strip().rpartition(".")[2]
-
-
-def _plain(text: str) -> Any:
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text

@@ -172,7 +172,7 @@ class Study:
         """Whether a folder holds this search; settings that an earlier version did not have have their defaults."""
         try:
             return settings.dumps(settings.read(Search, path)) == settings.dumps(self.search)
-        except (settings.SettingsError, ValueError):
+        except ValueError:
             return False
 
     def _settle(self) -> str:

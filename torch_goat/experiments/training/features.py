@@ -82,9 +82,6 @@ class FittedModel:
         with torch.no_grad():
             return self.network(x, torch.empty(2, 0, dtype=torch.long)).to(self.fabric.device)
 
-    def orderings(self) -> list[Any]:
-        return []
-
     def _load(self, weights: dict[str, Tensor]) -> None:
         self.network.load_state_dict({f"layers.0.{name}": value for name, value in weights.items()})
 

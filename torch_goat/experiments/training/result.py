@@ -69,7 +69,7 @@ class Result:
         out, layers = loop.predict(), getattr(loop.network, "num_orderings", 0)
         key = loop.task.data.get("key")  # of the nodes in an order task
         hidden = torch.is_tensor(key) and key.is_floating_point() and key.shape == (loop.task.data.num_nodes,)
-        orderings = loop.orderings() if layers and hidden else []
+        orderings = loop.orderings() if layers and hidden else []  # type: ignore[union-attr]  # fitted: no layers
         made = decide(loop.task.parts(out), loop.options.threshold) if loop.task.classification else None
         cpu = f"{platform.machine()} CPU (threads: {torch.get_num_threads()})"
         return cls(

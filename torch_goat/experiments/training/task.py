@@ -48,7 +48,7 @@ class Task:
         y = data.y[self.nodes.to(data.y.device)].to(device)
         # [n], or [n, T] in the dtype of the model's output
         self._y = y.view(-1).long() if self.classification else y.view(y.size(0), -1).to(torch.get_default_dtype())
-        self._train_y, self._val_y, _ = self._y.split(self._sizes)
+        self.train_targets, self._val_y, _ = self._y.split(self._sizes)
         if self.classification:
             _check_classes(self._y, max(_FEW_CLASSES, data.num_nodes, int(data.get("num_classes") or 0)))
         elif not (fine := self._y.isfinite().all(dim=1)).all():
@@ -65,18 +65,13 @@ class Task:
             raise ValueError("class_weights needs classes, but the targets are real numbers; leave it out.")
         self._weight: Tensor | None = None
         if class_weights:  # inversely proportional to the number of training nodes; 0 for a class without any
-            count = torch.bincount(self._train_y, minlength=self.channels)
-            self._weight = self._train_y.numel() / (count.count_nonzero() * count.clamp(min=1)) * (count > 0)
+            count = torch.bincount(self.train_targets, minlength=self.channels)
+            self._weight = self.train_targets.numel() / (count.count_nonzero() * count.clamp(min=1)) * (count > 0)
             if not self._weight[self._val_y].any():
                 raise ValueError(
                     "class_weights weighs classes by their training nodes, but no validation node has a class with "
                     "training nodes; leave it out or split the nodes differently."
                 )
-
-    @property
-    def train_targets(self) -> Tensor:
-        """The targets of the training nodes ``[n]``, or ``[n, T]`` for real numbers."""
-        return self._train_y
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -114,7 +109,7 @@ class Task:
     def loss(self, out: Tensor) -> Tensor:
         """The loss of the training nodes, from the model's output ``[N, C]``."""
         self._check_shape(out, self.data.num_nodes)
-        return self._loss(out[self._nodes[: self._sizes[0]]], self._train_y)
+        return self._loss(out[self._nodes[: self._sizes[0]]], self.train_targets)
 
     def loss_of(self, out: Tensor, index: Tensor, whole: Tensor) -> Tensor:
         """The contribution of some training nodes to the mean loss of a larger set of them.
@@ -128,8 +123,8 @@ class Task:
         index, whole = index.to(self._device), whole.to(self._device)
         share: float | Tensor = index.numel() / whole.numel()
         if self._weight is not None:
-            share = self._weight[self._train_y[index]].sum() / self._weight[self._train_y[whole]].sum()
-        return self._loss(out, self._train_y[index]) * share
+            share = self._weight[self.train_targets[index]].sum() / self._weight[self.train_targets[whole]].sum()
+        return self._loss(out, self.train_targets[index]) * share
 
     def _check_shape(self, out: Tensor, nodes: int) -> None:
         fits = out.dim() == 2 and out.size(0) == nodes
