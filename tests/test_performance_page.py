@@ -28,7 +28,7 @@ from torch_goat.experiments.training.threads import SMALL
 from torch_goat.ops.ragged_rnn.triton import portions
 
 RESULTS = ROOT / "benchmarks/results"
-LAYERS = ["2026-11-19-cpu", "2026-11-19-h200", "2026-11-18-h200"]  # the runs of layer.py that the page on performance includes
+LAYERS = ["2026-11-19-cpu", "2026-11-19-h200", "2026-11-18-h200"]  # of layer.py, on the page on performance
 
 
 def read(file: str) -> dict[str, Any]:
@@ -258,8 +258,8 @@ def order_table() -> list[str]:
         f"and {frozen:.1f} % with an order that is frozen",
         f"Janossy pooling, reaches {share('janossy', large):.1f} % {p_value(large)}",
         f"in {sum(found)} of {len(found)} runs (tau of at least 0.9), so the mean, {share('goat-noise', few):.1f} %",
-        f"from {share('goat', run):.1f} % to {share('goat-noise', run):.1f} %, next to {share('janossy', run):.1f} % for",
-        f"Janossy pooling {p_value(run)}, and stays far below the given order ({share('goat-given', run):.1f} %)",
+        f"from {share('goat', run):.1f} % to {share('goat-noise', run):.1f} %, next to",
+        f"{share('janossy', run):.1f} % for Janossy pooling {p_value(run)}, and stays far below the given order ({share('goat-given', run):.1f} %)",
         f"rises from {share('goat', median):.1f} % to {share('goat-noise', median):.1f} %",
         f"the {share('janossy', median):.1f} % of Janossy pooling {p_value(median)}",
         f"even the given order reaches only {share('goat-given', 'median-8000'):.1f} %",
