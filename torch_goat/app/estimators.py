@@ -70,7 +70,7 @@ class NodeEstimator(BaseEstimator, ABC):
             tables: How to read the tables and split the nodes, as fields of
                 :class:`~torch_goat.data.tables.Tables`: ``id="name"``, ``drop=["notes"]``, ``split_column="part"``.
         """
-        place = TableFolder(self.folder)
+        place = Workspace(self.folder)
         with place.named():
             read = place.tables(nodes, edges, target=target, task=self._task, **tables)
             graph = load_tables(read, index)
@@ -153,7 +153,7 @@ class NodeEstimator(BaseEstimator, ABC):
         return cls.of_run(runs[0])
 
     @classmethod
-    def of_run(cls, run: Run, place: "TableFolder | None" = None) -> Self:
+    def of_run(cls, run: Run, place: "Workspace | None" = None) -> Self:
         """The fitted estimator of a run on tables; a temporary folder is kept as long as the estimator."""
         if run.schema is None or run.schema.task != cls._task:
             what = "was not trained on tables" if run.schema is None else f"is a {run.schema.task}"
@@ -178,7 +178,7 @@ class NodeEstimator(BaseEstimator, ABC):
         """The parameters for settings that differ from the defaults."""
         return {"options": changed or None}
 
-    def _opened(self, run: Run, place: "TableFolder | None", notes: tuple[str, ...]) -> Self:
+    def _opened(self, run: Run, place: "Workspace | None", notes: tuple[str, ...]) -> Self:
         self.run_, self.result_, self.notes_ = run, run.result, notes
         self._place = place  # a temporary folder exists as long as this
         return self
@@ -189,7 +189,7 @@ class NodeEstimator(BaseEstimator, ABC):
         return self.run_
 
     def _predictions(self, nodes: Any, edges: Any, join: bool) -> Predictions:
-        run, place = self._fitted(), TableFolder(None)
+        run, place = self._fitted(), Workspace(None)
         with place.named():
             return predict(run, *place.files(nodes, edges), join=join)
 
@@ -247,7 +247,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     def _loaded(cls, changed: dict[str, Any]) -> dict[str, Any]:
         return {"threshold": changed.pop("threshold", None)} | super()._loaded(changed)
 
-    def _opened(self, run: Run, place: "TableFolder | None", notes: tuple[str, ...]) -> Self:
+    def _opened(self, run: Run, place: "Workspace | None", notes: tuple[str, ...]) -> Self:
         schema, tables = run.schema, run.tables
         assert schema is not None
         assert tables is not None
@@ -272,7 +272,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return metrics.r2(guess.view(-1, 1), truth.view(-1, 1))
 
 
-class TableFolder:
+class Workspace:
     """The folder with the tables of an estimator; a temporary one is removed with this object."""
 
     def __init__(self, folder: str | Path | None) -> None:

@@ -5,14 +5,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch_goat.app.estimators import (
-    NodeClassifier,
-    NodeEstimator,
-    NodeRegressor,
-    TableFolder,
-    assignments,
-    write_report,
-)
+from torch_goat.app.estimators import NodeClassifier, NodeEstimator, NodeRegressor, Workspace, assignments, write_report
 from torch_goat.data.tables import load_tables
 from torch_goat.experiments import ModelComparison, compare_models
 from torch_goat.experiments.verdict import Verdict
@@ -24,7 +17,7 @@ if TYPE_CHECKING:
 class Leaderboard:
     """Models that were compared on the same splits of a graph; printing it shows a table and the verdict."""
 
-    def __init__(self, compared: ModelComparison, place: TableFolder, notes: tuple[str, ...]) -> None:
+    def __init__(self, compared: ModelComparison, place: Workspace, notes: tuple[str, ...]) -> None:
         self.ranking = compared.ranking  #: The runs of each model, the best model on the validation nodes first.
         self.plan = compared.plan  #: What was trained; ``plan.skipped`` names models that did not fit the time budget.
         self.notes = notes  #: Remarks about the tables.
@@ -116,7 +109,7 @@ def compare(
         tables: How to read the tables and split the nodes, as fields of
             :class:`~torch_goat.data.tables.Tables`; ``task="regression"`` overrides the type of the target.
     """
-    place = TableFolder(folder)
+    place = Workspace(folder)
     with place.named():
         read = place.tables(nodes, edges, target=target, **tables)
         graph = load_tables(read, index or 0)

@@ -154,7 +154,7 @@ def _too_short(minutes: float, why: str) -> SettingsError:
     return SettingsError(f"--minutes {minutes:g} is too short: {why}; allow more, or set --minutes 0 for no limit.")
 
 
-def read_plan(folder: Path) -> Plan | None:
+def saved_plan(folder: Path) -> Plan | None:
     """The plan in a folder, if there is one."""
     path = folder / PLAN
     if not path.exists():
@@ -167,7 +167,7 @@ def read_plan(folder: Path) -> Plan | None:
         raise RunError(f"{path} is damaged or from another version; remove it to plan again.") from error
 
 
-def write_plan(folder: Path, plan: Plan) -> None:
+def save_plan(folder: Path, plan: Plan) -> None:
     """Writes a plan into a folder, which is created if needed."""
     with usable(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from torch_goat.data.loader import open_graph
 from torch_goat.data.loader.folder import digest
 from torch_goat.data.tables import Tables, load_tables
 from torch_goat.experiments.comparison import REPEATS, Ranking, compare_runs
-from torch_goat.experiments.leaderboard import Plan, make_plan, read_plan, request_of, write_plan
+from torch_goat.experiments.leaderboard import Plan, make_plan, request_of, save_plan, saved_plan
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.run import Run
 from torch_goat.experiments.search import fingerprint, own_starting_point
@@ -207,13 +207,13 @@ def compare_models(
     first = next(iter(starts.values()))
     root = Path(folder or Path("runs") / f"{first.dataset}-{fingerprint(first)}")
     runs_of_each = repetitions(tables, graph, repeats, first.index or index)
-    request, plan = request_of(starts, runs_of_each, minutes), read_plan(root)
+    request, plan = request_of(starts, runs_of_each, minutes), saved_plan(root)
     if plan is None or plan.request != request:
         batches = not any(settings.sets(one, "batch_size") for one in assignments)
         graphs = {model: _read_by(model, graph) for model in starts}
         how = {"minutes": minutes, "device": device, "batches": batches, "request": request}
         plan = make_plan(starts, runs_of_each, graphs, on_trial=on_trial, **how)  # type: ignore[arg-type]
-        write_plan(root, plan)
+        save_plan(root, plan)
     on_plan(plan)
     runs = []
     loaded, last = graph, index or 0

@@ -123,7 +123,7 @@ def bits(rows: int, columns: int) -> np.ndarray:
         (np.array([[0, 1, np.nan], [1, 1, 0]]), {}, "variable 2 contains NaN or infinity"),
         (np.array([["a", "b", "c"]]), {}, "variable 0 must contain integers"),
         (bits(100, 3), {"target": 3}, "target=3 is out of range: the variables are 0 to 2"),
-        (bits(100, 3), {"measure": "brojo"}, "measure='brojo' is unknown; did you mean 'broja'"),
+        (bits(100, 3), {"measure": "brojo"}, "measure must be .* got 'brojo'"),
         (np.arange(90).reshape(30, 3), {}, "30 x 30 x 30 symbols make 27000 combinations, but .* only 30 samples"),
         (bits(10, 3)[0], {}, r"got shape \[3\]"),
         ({(0, 0, 0): 0.5, (1, 1, 1): 0.6}, {}, "sum to 1, but they sum to 1.1"),

@@ -12,14 +12,8 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from torch_goat.experiments.information.discretize import (
-    SmallSampleWarning,
-    as_array,
-    check_choice,
-    check_size,
-    count,
-    symbols,
-)
+from torch_goat.experiments.information.discretize import SmallSampleWarning, as_array, check_size, count, symbols
+from torch_goat.ops.checks import check_choice
 
 Array = NDArray[np.float64]
 Measure = Literal["wb", "broja"]
@@ -75,7 +69,7 @@ def decompose(samples: Any, target: int = -1, measure: Measure = "wb") -> Decomp
         target: The index of the target variable; all others are sources.
         measure: ``"wb"`` (Williams and Beer) or ``"broja"``.
     """
-    check_choice("measure", measure, get_args(Measure))
+    check_choice("measure", measure, *get_args(Measure))
     table = _table(samples, target)
     sources = table.ndim - 1
     if sources not in (2, 3):

@@ -1,7 +1,7 @@
 """Variables as symbols: binning, clustering, and counting combinations of symbols."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,20 +10,12 @@ from scipy.cluster.vq import kmeans2
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from torch_goat.settings import nearest
-
 SAMPLES_PER_CELL = 5  # a smaller sample triggers a warning
 ITERATIONS = 100  # of k-means, at most
 
 
 class SmallSampleWarning(UserWarning):
     """The sample is small for the number of symbol combinations; information is likely to be overestimated."""
-
-
-def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    """Raises an error if an option is not one of its choices."""
-    if value not in choices:
-        raise ValueError(f"{name}={value!r} is unknown{nearest(str(value), choices)}")
 
 
 def as_array(values: Any) -> NDArray[Any]:

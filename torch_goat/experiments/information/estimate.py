@@ -15,7 +15,6 @@ from torch_goat.experiments.information.decompose import Array, Measure, Terms, 
 from torch_goat.experiments.information.discretize import (
     SmallSampleWarning,
     as_array,
-    check_choice,
     check_size,
     cluster,
     count,
@@ -23,6 +22,7 @@ from torch_goat.experiments.information.discretize import (
     symbols,
 )
 from torch_goat.nn import Ordering
+from torch_goat.ops.checks import check_choice
 
 Groups = Literal["random", "features", "order"]
 Pool = Literal["mean", "max", "sum"]
@@ -151,9 +151,9 @@ def estimate(
 def _check_options(
     measure: str, correction: Correction | None, repetitions: int | None, confidence: float, seed: int
 ) -> Correction:
-    check_choice("measure", measure, REPETITIONS)
+    check_choice("measure", measure, *REPETITIONS)
     correction = correction or ("miller-madow" if measure == "wb" else "shuffle")
-    check_choice("correction", correction, get_args(Correction))
+    check_choice("correction", correction, *get_args(Correction))
     if measure == "broja" and correction == "miller-madow":
         raise ValueError("correction='miller-madow' is not defined for measure='broja'; use 'shuffle' or 'none'.")
     if repetitions is not None and repetitions < 10:
@@ -215,7 +215,7 @@ def neighbor_groups(
                 f"{list(groups.shape)}."
             )
         return torch.where(source == target, -1, groups)
-    check_choice("groups", groups, get_args(Groups))
+    check_choice("groups", groups, *get_args(Groups))
     if (groups == "order") != (ordering is not None):
         raise ValueError("groups='order' and ordering= must be passed together.")
     if ordering is not None:
@@ -261,7 +261,7 @@ def _source_symbols(
     edge_index: Tensor, group: Tensor, features: Tensor, pool: Pool, bins: int | None, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The pooled features of the two groups of every node as symbols; both groups share the bins."""
-    check_choice("pool", pool, get_args(Pool))
+    check_choice("pool", pool, *get_args(Pool))
     present, pooled = zip(*(_pooled(edge_index[:, group == number], features, pool) for number in (0, 1)), strict=True)
     rows = np.concatenate([part[mask] for part, mask in zip(pooled, present, strict=True)])
     if len(rows) == 0:
