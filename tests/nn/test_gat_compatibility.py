@@ -253,6 +253,7 @@ def test_functional_gradients_are_computed_by_the_reference(rnn: str) -> None:
     expected = torch.autograd.grad(loss(weights, x.requires_grad_()), [*weights.values(), x])
     for ours, theirs in zip([*found[0].values(), found[1]], expected, strict=True):
         assert same_up_to_rounding(ours, theirs)
-    conv = GOATConv(8, 4, backend="torch")
-    with pytest.raises(RuntimeError, match=r"torch\.func.*backend='reference'"):
-        torch.func.grad(lambda x: conv(x, EDGES).sum())(torch.randn(4, 8))
+    for backend in ("torch", "auto"):
+        conv = GOATConv(8, 4, backend=backend)
+        with pytest.raises(RuntimeError, match=r"torch\.func.*backend='reference'"):
+            torch.func.grad(lambda x, conv=conv: conv(x, EDGES).sum())(torch.randn(4, 8))

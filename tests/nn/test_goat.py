@@ -147,3 +147,32 @@ def test_trimming_leaves_the_seeds_as_they_are() -> None:
     x = torch.randn(5, 5, dtype=torch.double)
     trimmed = model(x, edge_index, num_sampled_nodes_per_hop=[1, 2, 2], num_sampled_edges_per_hop=[2, 2])
     assert relative_error(trimmed[0], model(x, edge_index)[0]) < 1e-12
+
+
+class OwnAttention(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.randn(4))
+
+    def forward(self, target: torch.Tensor, source: torch.Tensor, edge_attr: None) -> torch.Tensor:
+        return ((target + source) * self.weight).sum(dim=-1)
+
+
+def test_every_layer_has_an_attention_of_its_own() -> None:
+    weights = [conv.attention.module.weight for conv in GOAT(5, 8, 3, heads=2, attention=OwnAttention()).convs]
+    assert len({weight.data_ptr() for weight in weights}) == 3
+
+
+def test_the_noise_of_the_order_is_that_of_all_layers() -> None:
+    model = GOAT(5, 8, 2, order_noise=0.3)
+    assert model.order_noise == 0.3
+    model.order_noise = 0.1
+    assert [conv.order_noise for conv in model.convs] == [0.1, 0.1]
+
+
+def test_a_graph_in_a_batch_selects_the_same_neighbors_as_alone() -> None:
+    x, edge_index, node = torch.randn(N, 5), small_graph(), torch.arange(N)
+    model = GOAT(5, 8, 2, max_neighbors=2).eval()
+    alone, both = model(x, edge_index), (torch.cat([x, x]), torch.cat([edge_index, edge_index + N], dim=1))
+    assert relative_error(model(*both, n_id=node.repeat(2))[N:], alone) < 1e-6
+    assert relative_error(model(*both)[N:], alone) > 1e-3  # by its place in the batch

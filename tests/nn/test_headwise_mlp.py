@@ -19,6 +19,12 @@ def test_every_head_has_an_mlp_of_its_own() -> None:
     assert repr(mlp) == "HeadwiseMLP(heads=3, 4, 5, 2)"
 
 
+@pytest.mark.parametrize("shape", [(7, 4), (7, 3, 4), (12,)])
+def test_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(ValueError, match=r"x must have shape .* = \[nodes, 12\], got "):
+        HeadwiseMLP(3, 4, 5, 2)(torch.randn(shape))
+
+
 def test_the_loss_of_a_head_trains_its_own_order_only() -> None:
     x, edge_index = torch.randn(6, 8), torch.randint(6, (2, 30))
     conv, mlp = GOATConv(8, 4, heads=2, order_noise=0.3), HeadwiseMLP(2, 4, 5, 3)

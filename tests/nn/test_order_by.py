@@ -48,6 +48,26 @@ def test_ties_follow_algorithm_1() -> None:
     assert order_of([1, 1, 1, 2, 0], x) == [[0, 4, 3, 2, 1]] * 2  # 4 by its key, then by the states of 3, 2 and 1
 
 
+def test_ties_of_equal_states_follow_the_edge_features() -> None:
+    torch.manual_seed(0)
+    conv = GOATConv(2, 2, heads=2, edge_dim=2)
+    edge_attr = torch.tensor([[1.0, 5.0], [0.0, 9.0], [1.0, 4.0], [-1.0, 0.0], [0.0, 0.0]])
+    arguments = torch.zeros(5, 2), STAR, edge_attr
+    _, ordering = conv(*arguments, order_by=torch.tensor([1, 1, 1, 0, 0]), return_ordering=True)
+    assert ordering.neighbors(0, head=1).tolist() == [0, 2, 3, 1, 4]  # 4 by its key
+
+
+@given(st.integers(0, 2**31))
+def test_the_order_of_nodes_and_edges_does_not_matter(seed: int) -> None:
+    torch.manual_seed(seed)
+    edge_index, edge_attr = torch.randint(6, (2, 30)), torch.randn(30, 2)
+    keys, node, edge = torch.randint(3, (30,)), torch.randperm(6), torch.randperm(30)
+    conv, x = GOATConv(3, 2, heads=2, edge_dim=2).double(), torch.randint(2, (6, 3)).double()
+    out = conv(x, edge_index, edge_attr.double(), order_by=keys)
+    moved = conv(x[node.argsort()], node[edge_index][:, edge], edge_attr[edge].double(), order_by=keys[edge])
+    assert_close({"out": moved[node]}, {"out": out}, 1e-10)
+
+
 def test_a_random_selection_comes_first() -> None:
     first, second = order_of([3, 7, -2, 5, 0], max_neighbors=2)
     assert first == second == [node for node in [0, 2, 4, 1, 3] if node in first]

@@ -48,6 +48,14 @@ def test_warm_up_compiles_both_passes_and_changes_nothing() -> None:
         assert {4, 7} <= {shape.hidden for shape in function._entries}
 
 
+def test_sizes_that_a_call_has_inferred() -> None:
+    conv, lazy = GOATConv(-1, 4, edge_dim=-1), GOATConv((-1, -1), 4)
+    edge_index = torch.tensor([[0, 1, 2], [1, 1, 0]])
+    conv(torch.randn(3, 5), edge_index, torch.randn(3, 2))
+    lazy((torch.randn(3, 5), torch.randn(2, 7)), edge_index)
+    torch_goat.warm_up(torch.nn.ModuleList([conv, lazy]))
+
+
 def test_what_cannot_be_warmed_up() -> None:
     with pytest.raises(ValueError, match="needs a module with a GOATConv or an RNNAggregation, got GCNConv"):
         torch_goat.warm_up(GCNConv(2, 3))

@@ -3,6 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
+from torch_geometric.data import Data
 from torch_geometric.utils import add_self_loops, remove_self_loops
 
 from tests.compare import relative_error
@@ -134,3 +135,14 @@ def test_places_are_found_once(by_tokens: bool, monkeypatch: pytest.MonkeyPatch)
     places = Places(hood.source[token], hood, token if by_tokens else None)
     monkeypatch.setattr(Places, "_sort" if by_tokens else "_follow", None)  # the other way
     assert places.by_source(5) is places.by_source(5)
+
+
+def test_data_moves_them_to_another_device() -> None:
+    hood = Neighborhoods.from_edge_index(torch.tensor([[0, 1, 1], [1, 1, 2]]), 3)
+    moved = Data(hood=hood).to("meta").hood
+    assert {part.device.type for part in (moved.ptr, moved.source, moved.edge, moved.edge_index)} == {"meta"}
+    assert (moved.num_sources, moved.num_targets, moved.num_places) == (3, 3, hood.num_places)
+    own = hood.to("cpu")
+    assert torch.equal(
+        own.edge_features(torch.arange(3.0).view(-1, 1)), hood.edge_features(torch.arange(3.0).view(-1, 1))
+    )

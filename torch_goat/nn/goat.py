@@ -1,3 +1,4 @@
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final
@@ -5,6 +6,7 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 from torch.fx import Proxy
+from torch.nn import Module
 from torch_geometric.data import Data
 from torch_geometric.loader import CachedLoader
 from torch_geometric.nn.models.basic_gnn import BasicGNN
@@ -32,7 +34,8 @@ class GOAT(BasicGNN):
         act, act_first, act_kwargs, norm, norm_kwargs: As in PyG.
         jk: Jumping knowledge: ``None``, ``"last"``, ``"cat"``, ``"max"`` or ``"lstm"``.
         **kwargs: The options of :class:`~torch_goat.nn.GOATConv`, including ``heads``; ``v2=True`` means
-            ``attention="gatv2"``, as in PyG's ``GAT``.
+            ``attention="gatv2"``, as in PyG's ``GAT``. Each layer has a copy of a module that is given as
+            ``attention``.
     """
 
     supports_edge_weight: Final[bool] = False
@@ -69,7 +72,19 @@ class GOAT(BasicGNN):
                     f"concat=False."
                 )
             out_channels //= heads
+        if isinstance(kwargs.get("attention"), Module):
+            kwargs["attention"] = copy.deepcopy(kwargs["attention"])
         return GOATConv(in_channels, out_channels, dropout=self.dropout.p, **kwargs)
+
+    @property
+    def order_noise(self) -> float:
+        """The noise of the order that all layers draw in training; it can be set at any time."""
+        return self.convs[0].order_noise
+
+    @order_noise.setter
+    def order_noise(self, value: float) -> None:
+        for conv in self.convs:
+            conv.order_noise = value
 
     def forward(
         self,
@@ -84,6 +99,7 @@ class GOAT(BasicGNN):
         *,
         orderings: Sequence[Ordering | None] | None = None,
         order_by: Tensor | None = None,
+        n_id: Tensor | None = None,
         return_orderings: bool = False,
     ) -> Any:
         """Runs the network.
@@ -101,10 +117,11 @@ class GOAT(BasicGNN):
             num_sampled_edges_per_hop: The number of edges per hop.
             orderings: For each layer, an ordering to replay, or ``None`` to sort.
             order_by: A number per edge, by which all layers order the neighbours; see :class:`~torch_goat.nn.GOATConv`.
+            n_id: The numbers of the nodes in the whole graph; see :class:`~torch_goat.nn.GOATConv`.
             return_orderings: Whether to return ``(out, orderings)``.
         """
         if isinstance(x, Proxy):  # to_hetero traces with all arguments given
-            edge_weight, orderings, order_by, return_orderings = None, None, None, False
+            edge_weight, orderings, order_by, n_id, return_orderings = None, None, None, None, False
         if edge_weight is not None:
             raise ValueError(
                 f"GOAT reads no edge weights, got edge_weight of type {type(edge_weight).__name__}; pass them as "
@@ -123,8 +140,9 @@ class GOAT(BasicGNN):
                 )
                 cut = num_edges - edge_index.size(1)  # type: ignore[union-attr]  # the last hop
                 order_by = None if order_by is None else order_by[: order_by.size(0) - cut]
-            replay = None if orderings is None else orderings[layer]
-            x = conv(x, edge_index, edge_attr, ordering=replay, order_by=order_by, return_ordering=return_orderings)
+                n_id = None if n_id is None else n_id[: x.size(0)]
+            given = {"ordering": None if orderings is None else orderings[layer], "order_by": order_by, "n_id": n_id}
+            x = conv(x, edge_index, edge_attr, **given, return_ordering=return_orderings)
             if return_orderings:
                 x, ordering = x
                 used.append(ordering)

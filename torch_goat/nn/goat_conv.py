@@ -265,10 +265,11 @@ class GOATConv(MessagePassing):
                 still computed from the current weights.
             order_by: A number for each edge ``[E]``, such as a time, in the order of the edges in ``edge_index``. All
                 heads read an added self loop first, then the neighbours in decreasing order of this number. Edges with
-                equal numbers are ordered by Algorithm 1. Not supported for sparse matrices.
-            n_id: The indices of the sources in the whole graph, if this graph is a part of it. In evaluation, a random
-                selection of neighbours is then the same as in the whole graph. Not supported for a pair of
-                ``in_channels``.
+                equal numbers are ordered by Algorithm 1, and by their features if their sources have equal states. Not
+                supported for sparse matrices.
+            n_id: The indices of the sources in the whole graph, if this graph is a part of it, or in their own graphs,
+                if it is a batch of several. In evaluation, a random selection of neighbours is then the same as in the
+                whole graph or in each graph alone. Not supported for a pair of ``in_channels``.
             return_ordering: Whether to also return the :class:`~torch_goat.nn.Ordering`.
 
         Returns:
@@ -311,7 +312,9 @@ class GOATConv(MessagePassing):
                 score = score.to(torch.promote_types(score.dtype, torch.float32))
                 if isinstance(self.attention, EdgeAttention):
                     check_finite("the result of the attention module", score.t(), self.checks)
-                token, source, read = self._order(score, x_src, hood, ordering, rank)  # Eq. 2, [K, E], [K, E]
+                token, source, read = self._order(  # Eq. 2, [K, E], [K, E]
+                    score, x_src, hood, ordering, rank, edge_attr
+                )
                 score = score.gather(1, token)
                 alpha = segment_softmax(score, read)  # the coefficients of Eq. 3, [K, E]
             weight = self._message(alpha, token, hood)
@@ -374,7 +377,13 @@ class GOATConv(MessagePassing):
         return z_src, project(self.lin_src if self.lin_dst is None else self.lin_dst, x_dst)
 
     def _order(
-        self, score: Tensor, x_src: Tensor, hood: Neighborhoods, ordering: Ordering | None, rank: Tensor | None
+        self,
+        score: Tensor,
+        x_src: Tensor,
+        hood: Neighborhoods,
+        ordering: Ordering | None,
+        rank: Tensor | None,
+        edge_attr: Tensor | None,
     ) -> tuple[Tensor, Tensor, Neighborhoods]:
         """Eq. 2: the tokens in order and their sources ``[K, E]``, and neighbourhoods with the segments they fill."""
         top, read = self.max_neighbors if self.neighbor_selection == "top" else None, hood
@@ -383,7 +392,8 @@ class GOATConv(MessagePassing):
             any_order = torch.arange(hood.num_places, device=hood.source.device).view(1, -1)
             read = hood.keep(keep_top(hood, any_order, top, self._bipartite)[0])
         if ordering is None:
-            token, source = sort_neighbors(score.detach(), x_src.detach(), hood, rank, top, self._bipartite)
+            tie_breakers = x_src.detach(), edge_attr
+            token, source = sort_neighbors(score.detach(), *tie_breakers, hood, rank, top, self._bipartite)
             return token, source, read
         ordering.check_fits(hood, read, self.heads, self.checks)
         # Tensors of inference mode cannot be saved for the backward.

@@ -41,7 +41,13 @@ class HeadwiseMLP(Module):
         zeros(self.bias2)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.view(-1, self.heads, self.in_channels).transpose(0, 1)  # [H, N, F_in]
+        width = self.heads * self.in_channels
+        if x.dim() != 2 or x.size(1) != width:
+            raise ValueError(
+                f"x must have shape [nodes, heads * in_channels] = [nodes, {width}], got {list(x.shape)}; the layer "
+                f"before must concatenate its {self.heads} heads."
+            )
+        x = x.reshape(-1, self.heads, self.in_channels).transpose(0, 1)  # [H, N, F_in]
         x = torch.baddbmm(self.bias1.unsqueeze(1), x, self.weight1).relu()
         return torch.baddbmm(self.bias2.unsqueeze(1), x, self.weight2).transpose(0, 1)  # [N, H, F_out]
 

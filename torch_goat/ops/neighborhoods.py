@@ -173,6 +173,15 @@ class Neighborhoods(Segments):
         )
         return Neighborhoods(self.edge_index, edge, source, target, sizes, *rest)
 
+    def to(self, device: str | torch.device, non_blocking: bool = False) -> "Neighborhoods":
+        """A copy on another device."""
+        parts = (self.edge_index, self.edge, self.source, self.target)
+        edge_index, edge, source, target = (part.to(device, non_blocking=non_blocking) for part in parts)
+        sizes, given = (self.num_sources, self.num_targets), self._given
+        given = None if given is None else given.to(device, non_blocking=non_blocking)
+        rest = (self.add_self_loops, self.num_given, given, self.reverse)
+        return Neighborhoods(edge_index, edge, source, target, sizes, *rest)
+
     def __repr__(self) -> str:
         return f"Neighborhoods(sources={self.num_sources}, targets={self.num_targets}, tokens={self.num_places})"
 

@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor
+from torch_geometric.utils import lexsort
 
 from torch_goat.ops.neighborhoods import Neighborhoods
 from torch_goat.ops.sort import sort_tokens
@@ -52,27 +53,47 @@ def keep_top(hood: Neighborhoods, token: Tensor, k: int, bipartite: bool = False
 
 
 def sort_neighbors(
-    score: Tensor, x: Tensor, hood: Neighborhoods, rank: Tensor | None, top: int | None, bipartite: bool = False
+    score: Tensor,
+    x: Tensor,
+    edge_attr: Tensor | None,
+    hood: Neighborhoods,
+    rank: Tensor | None,
+    top: int | None,
+    bipartite: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The tokens that each head reads, in order, and their sources ``[K, E]``.
 
     Args:
         score: The scores by token ``[K, E]``.
         x: The states of the sources ``[S, F]``, which break ties.
+        edge_attr: The edge features by token ``[E, D]``, which break ties of ``rank`` between equal states.
         hood: The neighbourhoods.
         rank: Numbers by token ``[E]`` whose decreasing order is read instead of that of the scores, if given.
         top: The number of neighbours with the highest scores that are read besides the node itself; all if ``None``.
         bipartite: As in :func:`keep_random`.
     """
     graph = (x, hood.source, hood.target, hood.num_targets)
-    token, source = sort_tokens(score if rank is None else rank.double().view(1, -1), *graph)
-    token, source = (value.expand_as(score).contiguous() for value in (token, source))
+    if rank is None:
+        token, source = sort_tokens(score, *graph)
+    else:
+        token, source = (value.expand_as(score).contiguous() for value in _by_rank(rank, edge_attr, x, hood))
     if top is None:
         return token, source
     by_score = token if rank is None else sort_tokens(score, *graph)[0]
     kept = keep_top(hood, by_score, top, bipartite)  # [K, E], in the order of the scores
     kept = kept if rank is None else torch.empty_like(kept).scatter_(1, by_score, kept).gather(1, token)
     return token[kept].view(score.size(0), -1), source[kept].view(score.size(0), -1)
+
+
+def _by_rank(rank: Tensor, edge_attr: Tensor | None, x: Tensor, hood: Neighborhoods) -> tuple[Tensor, Tensor]:
+    """The tokens by decreasing rank, with ties broken by Algorithm 1 and then by the edge features ``[1, E]``."""
+    before = torch.arange(hood.num_places, device=rank.device)  # tokens that are equal otherwise keep this order
+    if edge_attr is not None:
+        before = lexsort([*edge_attr.t().flip(0), hood.target])
+    place, source = sort_tokens(
+        rank[before].double().view(1, -1), x, hood.source[before], hood.target, hood.num_targets
+    )
+    return before[place], source
 
 
 def _own(hood: Neighborhoods, bipartite: bool) -> Tensor:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from torch_goat.ops.checks import transforming
 from torch_goat.ops.compiling import watch_triton
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.interface import RNNWeights
@@ -74,6 +75,8 @@ def choose(backend: str, z: Tensor, hidden: int) -> str:
     """The kernel (or ``"reference"``) that a backend uses for states ``z`` and recurrent matrices of this width."""
     if backend == "reference":
         return backend
+    if transforming():
+        raise RuntimeError(f"torch.func cannot transform backend {backend!r}; use backend='reference'.")
     return _kernel(backend, z.device.type, torch.promote_types(z.dtype, torch.float32), hidden)
 
 

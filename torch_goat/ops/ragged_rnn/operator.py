@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from torch_goat.ops.checks import transforming
 from torch_goat.ops.once import differentiable_once, no_second_derivative
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn import cpu
@@ -27,8 +26,6 @@ def project_and_run(
     kind: str, backend: str, z: Tensor, places: Places, weight: Tensor | None, weights: RNNWeights
 ) -> Tensor:
     """Projects the states ``z`` ``[S, K, C]`` onto the gates and runs a kernel; ``[T, K, D * H]``."""
-    if transforming():
-        raise RuntimeError(f"torch.func cannot transform backend {backend!r}; use backend='reference'.")
     heads, directions, width, channels = weights.weight_ih.shape
     to_gates = weights.weight_ih.view(heads, directions * width, channels).transpose(1, 2)
     projected = tall_product(backend, z, to_gates).view(heads, -1, directions, width)  # [K, S, D, G * H]
