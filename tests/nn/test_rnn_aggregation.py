@@ -1,10 +1,13 @@
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
 from torch_geometric.nn import LSTMAggregation, MultiAggregation, SAGEConv
 
 from tests.backends import AVAILABLE
-from tests.compare import relative_error
+from tests.compare import assert_close, relative_error, with_gradients
 from torch_goat.nn import RNNAggregation
 
 INDEX = torch.tensor([2, 0, 2, 2, 0, 4, 2])
@@ -113,6 +116,50 @@ def test_rows_that_are_not_there_are_refused() -> None:
         aggregation.read(torch.ones(5, 3), torch.tensor([0, 10**7, 1]), torch.tensor([0, 3]))
     with pytest.raises(ValueError, match=r"source must be a vector, got shape \[1, 3\]"):
         aggregation.read(torch.ones(5, 3), torch.zeros(1, 3).long(), torch.tensor([0, 3]))
+
+
+CALLS = {
+    "index": lambda aggregation, x, index: aggregation(x, index, dim_size=5),
+    "ptr": lambda aggregation, x, ptr: aggregation(x, ptr=ptr),
+    "source": lambda aggregation, x, source: aggregation.read(x, source, torch.tensor([0, 2, 3])),
+}
+
+
+def compiled(aggregation: RNNAggregation, call: str) -> Callable[[Tensor, Tensor], Tensor]:
+    run = partial(CALLS[call], aggregation)
+    return torch.compile(run, dynamic=True, fullgraph=True, backend="aot_eager")
+
+
+@pytest.mark.parametrize(("call", "given"), [("index", INDEX), ("ptr", [0, 2, 2, 7]), ("source", [6, 0, 0])])
+def test_compiles_without_graph_breaks(call: str, given) -> None:
+    aggregation, x = RNNAggregation(3, 4).double(), torch.randn(7, 3).double().requires_grad_()
+    given = torch.as_tensor(given)
+    found = with_gradients(aggregation, compiled(aggregation, call)(x, given), x)
+    assert_close(found, with_gradients(aggregation, CALLS[call](aggregation, x, given), x), 1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "error", "message"),
+    [
+        ("index", [0, 5, 1], IndexError, "index has node 5, but there are 5 nodes"),
+        ("index", [0, -1, 1], IndexError, "index has node -1, but there are 5 nodes"),
+        ("ptr", [0, 10**7], ValueError, r"end at 3, the number of elements; got \[0, 10000000\]"),
+        ("source", [0, 10**7, 1], IndexError, "source has node 10000000, but there are 3 nodes"),
+        ("source", [0, 1], ValueError, "end at 2, the number of elements"),
+    ],
+)
+def test_compiled_code_refuses_numbers_that_are_out_of_range(call, given, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        compiled(RNNAggregation(3, 4), call)(torch.ones(3, 3), torch.tensor(given))
+
+
+def test_compiled_code_follows_the_switch_for_checks() -> None:
+    aggregation = RNNAggregation(3, 4)
+    run, x, index = compiled(aggregation, "index"), torch.ones(2, 3), torch.tensor([0, 5])
+    with pytest.raises(IndexError, match="node 5"):
+        run(x, index)
+    aggregation.checks = False
+    assert torch.equal(run(x, index)[0], CALLS["index"](aggregation, x, index)[0])
 
 
 @pytest.mark.parametrize("rnn", ["lstm", "gru", "mingru"])

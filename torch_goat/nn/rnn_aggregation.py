@@ -68,7 +68,7 @@ class RNNAggregation(Aggregation):
         if dim not in (-2, 0):
             raise ValueError(f"RNNAggregation aggregates over dimension 0 (or -2), got dim={dim}.")
         if ptr is not None:
-            check_ptr(ptr, x.size(0), self.checks)
+            ptr = check_ptr(ptr, x.size(0), self.checks)
             source = torch.arange(x.size(0), device=x.device)
         else:
             assert index is not None  # Aggregation.__call__ sets both
@@ -77,10 +77,8 @@ class RNNAggregation(Aggregation):
                 raise ValueError(
                     f"index must have one entry for each of the {x.size(0)} elements, got shape {list(index.shape)}."
                 )
-            check_range("index", index, dim_size, self.checks)
-            source = torch.argsort(index, stable=True)
-            ptr = index.new_zeros(dim_size + 1)
-            torch.cumsum(torch.bincount(index, minlength=dim_size), dim=0, out=ptr[1:])
+            index, source = check_range("index", index, dim_size, self.checks).sort(stable=True)
+            ptr = torch.searchsorted(index.long(), torch.arange(dim_size + 1, device=x.device))
         return self._read(x, source, ptr)
 
     def read(self, x: Tensor, source: Tensor, ptr: Tensor) -> Tensor:
@@ -94,14 +92,15 @@ class RNNAggregation(Aggregation):
         self._check(x)
         if source.dim() != 1:
             raise ValueError(f"source must be a vector, got shape {list(source.shape)}.")
-        check_range("source", source, x.size(0), self.checks)
-        check_ptr(ptr, source.numel(), self.checks)
+        source = check_range("source", source, x.size(0), self.checks)
+        ptr = check_ptr(ptr, source.numel(), self.checks)
         return self._read(x, source, ptr)
 
     def _check(self, x: Tensor) -> None:
         check_exporter()
-        if x.dim() != 2 or self.in_channels not in (-1, x.size(-1)):
-            wanted = self.in_channels if self.in_channels >= 0 else "in_channels"
+        width = self.in_channels
+        if x.dim() != 2 or (width != -1 and width != x.size(1)):  # not `in`: torch.compile cannot trace it
+            wanted = width if width >= 0 else "in_channels"
             raise ValueError(f"x must have shape [elements, {wanted}], got {list(x.shape)}.")
         weight = self.rnn.weight_ih
         if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):

@@ -1,7 +1,8 @@
 """Input checks that read the data, which takes a pass over it or a device synchronisation, and their default.
 
 Every check takes ``checks``: ``True`` or ``False``, or ``None`` for the user's default. Checks of shapes and dtypes are
-free and always on.
+free and always on. Under ``torch.compile``, where values cannot be read, checks of indices become operators; callers
+must use what they return, or they are removed as dead code.
 """
 
 import math
@@ -18,9 +19,10 @@ def set_checks(enabled: bool) -> None:
     """Sets whether input data is checked where a layer does not say so itself (``conv.checks``). Default: ``True``.
 
     Args:
-        enabled: ``False`` skips the range check of edge indices, the search for non-finite features, the comparison of
+        enabled: ``False`` skips the range check of indices, the search for non-finite features, the comparison of
             a replayed ordering with its graph and, on a GPU, of the edges with those whose layout is cached. Invalid
-            input then gives wrong results or an error inside PyTorch.
+            input then gives wrong results or an error inside PyTorch, and indices that are out of range can crash the
+            process. Code compiled by ``torch.compile`` checks indices only.
     """
     if not isinstance(enabled, bool):
         raise TypeError(f"set_checks expects True or False, got {enabled!r}.")
@@ -30,7 +32,11 @@ def set_checks(enabled: bool) -> None:
 
 def checks_enabled(checks: bool | None = None) -> bool:
     """Whether to check data; never under ``torch.compile`` or in a CUDA graph capture, where values cannot be read."""
-    return (_default if checks is None else checks) and not torch.compiler.is_compiling() and not capturing()
+    return _wanted(checks) and not torch.compiler.is_compiling() and not capturing()
+
+
+def _wanted(checks: bool | None) -> bool:
+    return _default if checks is None else checks
 
 
 def capturing() -> bool:
@@ -89,29 +95,50 @@ def check_finite(name: str, value: Tensor, checks: bool | None = None) -> None:
         )
 
 
-def check_range(name: str, index: Tensor, size: int, checks: bool | None = None) -> None:
-    """Raises an error unless node indices are integers in ``0 .. size - 1``."""
+def check_range(name: str, index: Tensor, size: int, checks: bool | None = None) -> Tensor:
+    """Raises an error unless node indices are integers in ``0 .. size - 1``; returns them."""
     if index.is_floating_point() or index.dtype == torch.bool:
         raise TypeError(f"{name} must hold whole numbers, got {index.dtype}.")
+    if torch.compiler.is_compiling() and _wanted(checks):
+        return _check_range(name, index, size)
     if not checks_enabled(checks) or index.numel() == 0:
-        return
+        return index
     low, high = torch.stack(torch.aminmax(index)).tolist()
     if low < 0 or high >= size:
         wrong = low if low < 0 else high
         known = f"there are {size} nodes (0 to {size - 1})" if size else "there are no nodes; indices start at 0"
         raise IndexError(f"{name} has node {wrong}, but {known}.")
+    return index
 
 
-def check_ptr(ptr: Tensor, num_places: int, checks: bool | None = None) -> None:
-    """Raises an error unless ``ptr`` holds the bounds of consecutive segments of ``num_places`` places."""
+def check_ptr(ptr: Tensor, num_places: int, checks: bool | None = None) -> Tensor:
+    """Raises an error unless ``ptr`` holds the bounds of consecutive segments of ``num_places`` places; returns it."""
     if ptr.dim() != 1 or ptr.is_floating_point() or ptr.dtype == torch.bool or ptr.numel() == 0:
         raise ValueError(f"ptr must be a vector of integers, got {ptr.dtype} of shape {list(ptr.shape)}.")
+    if torch.compiler.is_compiling() and _wanted(checks):
+        return _check_ptr(ptr, num_places)
     if checks_enabled(checks) and not (ptr[0] == 0 and ptr[-1] == num_places and (ptr.diff() >= 0).all()):
         values = [str(value) for value in ptr.tolist()]
         shown = ", ".join([*values[:3], "...", *values[-3:]] if len(values) > 6 else values)
         raise ValueError(
             f"ptr must start at 0, never decrease and end at {num_places}, the number of elements; got [{shown}]."
         )
+    return ptr
+
+
+# An operator runs on real values, and returns a copy since it must not return its input.
+@torch.library.custom_op("torch_goat::check_range", mutates_args=())
+def _check_range(name: str, index: Tensor, size: int) -> Tensor:
+    return check_range(name, index, size, True).clone()
+
+
+@torch.library.custom_op("torch_goat::check_ptr", mutates_args=())
+def _check_ptr(ptr: Tensor, num_places: int) -> Tensor:
+    return check_ptr(ptr, num_places, True).clone()
+
+
+_check_range.register_fake(lambda name, index, size: torch.empty_like(index))
+_check_ptr.register_fake(lambda ptr, num_places: torch.empty_like(ptr))
 
 
 def check_features(name: str, value: Tensor, channels: int, checks: bool | None = None) -> None:

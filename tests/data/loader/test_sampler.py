@@ -8,6 +8,7 @@ import torch_geometric.typing
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
+from torch import Tensor
 from torch_geometric.data import Data, HeteroData
 from torch_geometric.loader import LinkLoader, NeighborLoader, NodeLoader
 from torch_geometric.sampler import EdgeSamplerInput, NegativeSampling, NodeSamplerInput, SamplerOutput
@@ -149,6 +150,33 @@ def test_batches_depend_on_the_epoch_and_the_seed_and_not_on_workers() -> None:
     assert not torch.equal(one[0].n_id, one[len(one) // 2].n_id)
     assert torch.equal(one[0].input_id, other[0].input_id)
     assert not torch.equal(one[0].e_id, other[0].e_id)
+
+
+@pytest.mark.parametrize("options", [{}, {"time_attr": "time"}])
+def test_every_epoch_draws_new_neighbours_without_shuffling_too(options: dict) -> None:
+    data = power_law()
+    data.time = torch.zeros(300)
+
+    def epochs(number: int, done: int = 0, **more) -> list[Tensor]:
+        loader = neighbor_loader(data, num_neighbors=[3], batch_size=100, **options, **more)
+        loader.node_sampler.epoch.fill_(done)
+        return [torch.cat([batch.e_id for batch in loader]) for _ in range(number)]
+
+    alone = epochs(3)
+    for one, other in combinations(alone, 2):
+        assert not torch.equal(one, other)
+    torch.manual_seed(len(alone))
+    for again in (epochs(3, num_workers=2), epochs(3, num_workers=1, persistent_workers=True)):
+        assert all(map(torch.equal, again, alone))
+    assert torch.equal(epochs(1, done=2)[0], alone[2])  # resumes
+
+
+@pytest.mark.parametrize("installed", [False, True])
+@pytest.mark.parametrize("option", ["replace", "disjoint", "weight_attr", "is_sorted", "directed"])
+def test_options_of_pyg_that_are_not_supported(option: str, installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_geometric.typing, "WITH_PYG_LIB", installed)
+    with pytest.raises(TypeError, match=f"does not support {option}=True; leave it out, or use PyG's NeighborLoader"):
+        neighbor_loader(power_law(), [2], **{option: True})
 
 
 def test_features_of_edges_follow_them_and_transforms_run() -> None:

@@ -1,4 +1,5 @@
 import importlib.util
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, get_args
@@ -33,9 +34,9 @@ class NeighborSampler(BaseSampler):
     """Samples neighbours for mini-batches, uniformly and without replacement.
 
     It implements PyG's sampler interface for ``NodeLoader`` and ``LinkLoader`` without ``pyg-lib`` or
-    ``torch-sparse``. A sample depends only on the seed and on the nodes of the batch in their order: it is the same in
-    every worker, and differs between epochs if the nodes are shuffled. numba makes samples from a ``Data`` without
-    times faster if installed; they are the same without it.
+    ``torch-sparse``. A sample depends only on ``seed``, ``epoch`` and the nodes of the batch in their order, not on the
+    process that draws it. numba makes samples from a ``Data`` without times faster if installed; they are the same
+    without it.
 
     Args:
         data: The graph: a PyG ``Data`` or ``HeteroData``, or a pair of a ``FeatureStore`` and a ``GraphStore``.
@@ -48,6 +49,10 @@ class NeighborSampler(BaseSampler):
         temporal_strategy: ``"uniform"`` draws among the neighbours that are not too late; ``"last"`` takes the latest.
         seed: The seed of all samples.
         compiled: Whether to use numba; by default if it is installed.
+
+    Attributes:
+        epoch: The number of the epoch, a tensor that worker processes share. :func:`neighbor_loader` counts it; with
+            other loaders, ``epoch += 1`` before each epoch gives new neighbours to batches with the same nodes.
     """
 
     def __init__(
@@ -66,6 +71,7 @@ class NeighborSampler(BaseSampler):
         if not 0 <= seed < 2**63:
             raise ValueError(f"seed must be between 0 and 2^63 - 1, got {seed}.")
         self.subgraph_type, self.seed, self.time_attr = subgraph_type, seed, time_attr
+        self.epoch = torch.zeros((), dtype=torch.long).share_memory_()
         self._hetero, self._last = isinstance(data, HeteroData), temporal_strategy == "last"
         self._typed = self._hetero or time_attr is not None
         if self._typed:
@@ -96,6 +102,11 @@ class NeighborSampler(BaseSampler):
             return {relation.edge_type: relation.csc.edge for relation in self._relations}
         return self._relations[0].csc.edge if self._typed else self.csc.edge
 
+    @property
+    def _epoch_seed(self) -> int:
+        epoch = int(self.epoch)
+        return generator_seed(self.seed, np.array([epoch])) if epoch else self.seed
+
     def sample_from_nodes(self, inputs: NodeSamplerInput, **kwargs: Any) -> SamplerOutput | HeteroSamplerOutput:
         """Samples the neighbourhood of a batch of nodes; other arguments of PyG's interface are ignored."""
         self._check_time(inputs.time)
@@ -109,7 +120,7 @@ class NeighborSampler(BaseSampler):
         ends = torch.cat([inputs.row, inputs.col]).numpy()
         node_time = (self._node_time if self._hetero else self._node_time.get(None)) if self.time_attr else None
         with torch.random.fork_rng(devices=[]):  # PyG draws negative edges from the generator of the CPU
-            torch.default_generator.manual_seed(generator_seed(self.seed, ends))
+            torch.default_generator.manual_seed(generator_seed(self._epoch_seed, ends))
             separate = self.time_attr is not None
             return edge_sample(inputs, self._sample, self.num_nodes, separate, node_time, neg_sampling)
 
@@ -122,7 +133,7 @@ class NeighborSampler(BaseSampler):
             return self._sample_typed(seeds, seed_time)
         check_range("the batch", seeds, self.num_nodes)
         nodes = seeds.numpy().astype(np.int64, copy=False)
-        key = batch_key(self.seed, nodes)
+        key = batch_key(self._epoch_seed, nodes)
         found = self._sampler(*self._graph, nodes, np.array(self.fanout, np.int64), key)
         node, row, column, edge = map(torch.from_numpy, found[:4])
         if self.subgraph_type == "induced":
@@ -144,7 +155,7 @@ class NeighborSampler(BaseSampler):
                 raise ValueError(f"{self.time_attr} is a time of edges; pass the times of the nodes as input_time.")
             found_times.append(time)
         arrays = {kind: nodes.numpy().astype(np.int64, copy=False) for kind, nodes in by_type.items()}
-        key = batch_key(self.seed, np.concatenate(list(arrays.values())))
+        key = batch_key(self._epoch_seed, np.concatenate(list(arrays.values())))
         limit = None if self.time_attr is None else torch.cat(found_times).numpy()
         found = sample_typed(self._sizes, self._relations, arrays, limit, key, self._last)
         node, batch = ({kind: torch.from_numpy(v) for kind, v in part.items()} for part in (found.node, found.batch))
@@ -177,9 +188,17 @@ class NeighborSampler(BaseSampler):
         return place[slot[inside]], column[inside], edge[inside]
 
 
+class _EpochLoader(NodeLoader):
+    """A loader that draws new neighbours in every epoch."""
+
+    def __iter__(self) -> Any:
+        self.node_sampler.epoch += 1
+        return super().__iter__()
+
+
 def neighbor_loader(
     data: Any,
-    fanout: Sequence[int] | Mapping[Any, Sequence[int]],
+    num_neighbors: Sequence[int] | Mapping[Any, Sequence[int]],
     *,
     input_nodes: Any = None,
     subgraph_type: Subgraph = "directional",
@@ -191,10 +210,14 @@ def neighbor_loader(
     """A loader of mini-batches: PyG's ``NeighborLoader`` if ``pyg-lib`` is installed, otherwise a ``NodeLoader`` with
     :class:`NeighborSampler`.
 
+    Neighbours are drawn without replacement, and anew in every epoch. Those of :class:`NeighborSampler` depend only on
+    ``seed``, on how often the loader was iterated before and on the nodes of the batch, not on ``num_workers`` or
+    ``torch.manual_seed``. To resume after ``n`` epochs, call ``loader.node_sampler.epoch.fill_(n)``.
+
     Args:
         data: The graph: a PyG ``Data`` or ``HeteroData``, or a pair of a ``FeatureStore`` and a ``GraphStore``.
-        fanout: The maximum number of neighbours per node, hop by hop; -1 takes all. A dictionary gives them by type of
-            edges.
+        num_neighbors: The maximum number of neighbours per node, hop by hop; -1 takes all. A dictionary gives them by
+            type of edges.
         input_nodes: The nodes to create batches for, as indices or as a mask; all nodes by default. For a
             ``HeteroData``, their type, or a pair of type and nodes.
         subgraph_type: See :class:`NeighborSampler`.
@@ -205,6 +228,13 @@ def neighbor_loader(
         **options: Options of PyG's ``NodeLoader`` and PyTorch's ``DataLoader``: ``batch_size``, ``shuffle``,
             ``num_workers``, ``transform``, ``input_time``, ...
     """
+    supported, known = (inspect.signature(loader).parameters for loader in (NodeLoader, NeighborLoader))
+    for name in options:
+        if name in known and name not in supported:
+            raise TypeError(
+                f"neighbor_loader does not support {name}={options[name]!r}; leave it out, or use PyG's NeighborLoader "
+                "with pyg-lib."
+            )
     temporal: dict[str, Any] = {"time_attr": time_attr, "temporal_strategy": temporal_strategy}
     if isinstance(data, HeteroData) and not isinstance(input_nodes, str | tuple | list):
         raise ValueError(
@@ -217,17 +247,17 @@ def neighbor_loader(
             options["transform"] = partial(_add_edge_attr, data.edge_attr, options.get("transform"))
         data = (data, data)  # PyG's loaders read grouped edges only from stores
     if torch_geometric.typing.WITH_PYG_LIB and subgraph_type != "induced":
-        neighbors = _fanouts(fanout, data.edge_types if isinstance(data, HeteroData) else [])
+        neighbors = _fanouts(num_neighbors, data.edge_types if isinstance(data, HeteroData) else [])
         return NeighborLoader(
             data, neighbors, input_nodes=input_nodes, subgraph_type=subgraph_type, **temporal, **options
         )
-    sampler = NeighborSampler(data, fanout, subgraph_type=subgraph_type, seed=seed, **temporal)
+    sampler = NeighborSampler(data, num_neighbors, subgraph_type=subgraph_type, seed=seed, **temporal)
     if isinstance(input_nodes, Tensor) and input_nodes.dtype == torch.bool and len(input_nodes) != sampler.num_nodes:
         raise ValueError(
             f"input_nodes is a mask of {len(input_nodes)} nodes, but the graph has {sampler.num_nodes} nodes."
         )
     every = torch.arange(sampler.num_nodes) if input_nodes is None else input_nodes
-    return NodeLoader(data, sampler, input_nodes=every, **options)
+    return _EpochLoader(data, sampler, input_nodes=every, **options)
 
 
 def _add_edge_attr(edge_attr: Tensor, then: Callable[[Any], Any] | None, batch: Any) -> Any:
