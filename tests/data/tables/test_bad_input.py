@@ -130,6 +130,11 @@ def test_free_text_is_refused_with_what_to_do(tmp_path: Path) -> None:
     assert message.startswith("nodes.csv, line 2, column 'story': 30 distinct texts in 30 rows")
     assert "--drop story --drop 'full name'" in message
     load_tables(write(tmp_path, nodes, "source,target\nn0,n1\n", drop=("story", "full name")))
+    assert "keep it as categories (--category story)" in message
+    load_tables(write(tmp_path, nodes, "source,target\nn0,n1\n", categories=("story", "full name")))
+    many = "\n".join(["id,story,label", *[f"n{number},in {number},{number % 2}" for number in range(101)]])
+    for categories in ((), ("story",)):  # which would not help
+        assert "--category" not in refused(tmp_path, many, "source,target\nn0,n1\n", categories=categories)
 
 
 def test_a_zip_bomb_is_refused_unopened(tmp_path: Path) -> None:
