@@ -76,6 +76,12 @@ BAD_OPTIONS = [
         "line 3, column 'label': all 2 training nodes have the target 'x', so there is nothing to learn",
     ),
     (
+        "id,when,y\na,1,u\nb,1,v\nc,2,u\nd,2,v\ne,,\n",
+        {"target": "y", "time_column": "when"},
+        "column 'when': 2 distinct times of nodes with a target are too few; training, validation and test nodes need "
+        "at least 3, so choose another column or split.",
+    ),
+    (
         "id,when,y\na,1,2.5\nb,2,2.5\nc,3,2.5\nd,4,0.5\ne,5,1.5\n",
         {"target": "y", "time_column": "when"},
         "line 2, column 'y': all 3 training nodes have the target '2.5', so there is nothing to learn",
