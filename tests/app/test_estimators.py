@@ -245,6 +245,7 @@ WRONG = [
     ({"nodes": frames()[0].assign(town=[1, "x"] * 5)}, "nodes, column 'town': the values have several types"),
     ({"nodes": frames()[0].assign(town=[[1]] * 10)}, "nodes, column 'town': values of type list"),
     ({"folds": 6}, "nodes, column 'label': the class 'no' has only 5 nodes, too few for 6 folds"),
+    ({"index": -1}, "index must be at least 0, got -1."),
     ({"drp": ["age"]}, "unknown key 'drp'; did you mean 'drop'?"),
     ({"positive": "maybe"}, "nodes, column 'label': the positive class must be 'no' or 'yes', got 'maybe'."),
     ({"positive": 20, "target": "town"}, "column 'town': a positive class ('20') needs a target with two classes, not"),
@@ -271,6 +272,9 @@ def test_models_are_compared_as_by_the_command(tmp_path: Path) -> None:
     chosen, goat = board.estimator(), board.estimator("goat")
     assert chosen.run_.experiment.model.name == board.verdict.recommended
     assert isinstance(goat, torch_goat.NodeClassifier)
+    for repeats in (0, -2):
+        with pytest.raises(ValueError, match=f"repeats must be at least 1, got {repeats}."):
+            torch_goat.compare(nodes, edges, target="label", repeats=repeats)
     known = ", ".join(group.label for group in groups)
     with pytest.raises(SettingsError, match=rf"there is no model 'boat' in this comparison; choose from {known}\."):
         board.estimator("boat")
