@@ -122,13 +122,20 @@ def test_a_score_is_that_of_the_test_nodes_or_of_other_tables(fitted: torch_goat
     assert fitted.score() == accuracy_score(truth[test], guess[test])
     assert fitted.score(nodes, edges) == fitted.score()  # the other nodes of these tables were trained on
     other = nodes.assign(age=nodes["age"] + 1)
-    assert fitted.score(other, edges) == accuracy_score(truth, fitted.predict(other, edges))
+    assert fitted.score(other, edges) == accuracy_score(truth[test], fitted.predict(other, edges)[test])
+    renamed = (nodes.assign(id="new " + nodes["id"]), "new " + edges)
+    assert fitted.score(*renamed) == accuracy_score(truth, fitted.predict(*renamed))
+    both = pd.concat([nodes, renamed[0]]), pd.concat([edges, renamed[1]])
+    counted = np.append(test, [True] * 10)
+    assert fitted.score(*both) == accuracy_score(both[0]["label"][counted], fitted.predict(*both)[counted])
+    with pytest.raises(TableError, match="all nodes with a 'label' were used for training or validation; add others"):
+        fitted.score(nodes.assign(label=nodes["label"].mask(test)), edges)
     with pytest.raises(TableError, match="nodes has no values in the column 'label' to compare with"):
         fitted.score(nodes.drop(columns="label"), edges)
     regressor = torch_goat.NodeRegressor("gcn", options=FAST, device="cpu").fit(nodes, edges, target="age")
-    known, test = nodes["age"].notna(), regressor.run_.graph().data.test_mask.numpy()
+    test = regressor.run_.graph().data.test_mask.numpy()
     guess = regressor.predict(nodes, edges)
-    assert regressor.score(other, edges) == pytest.approx(r2_score(other["age"][known], guess[known]))
+    assert regressor.score(other, edges) == pytest.approx(r2_score(other["age"][test], guess[test]))
     assert regressor.score() == pytest.approx(r2_score(nodes["age"][test], guess[test]), rel=1e-5)
 
 

@@ -94,7 +94,8 @@ class NodeEstimator(BaseEstimator, ABC):
         """Returns the accuracy or, for regression, the share of explained variance (R²).
 
         Args:
-            nodes: A table with the target. In the table of :meth:`fit`, only the test nodes count, as by default.
+            nodes: A table with the target, by default that of :meth:`fit`. Nodes that the model was trained or
+                validated on, recognised by their id, are left out.
             edges: The table of the edges.
             join: Whether to add the nodes to the training graph.
         """
@@ -108,7 +109,12 @@ class NodeEstimator(BaseEstimator, ABC):
             return self._score(guess, graph.truth[test])
         found = self._predictions(nodes, edges, join)
         if not (pairs := found.pairs):
-            raise TableError(f"nodes has no values in the column {run.experiment.tables.target!r} to compare with.")  # type: ignore[union-attr]
+            target = repr(run.experiment.tables.target)  # type: ignore[union-attr]
+            if found.split is None:
+                raise TableError(f"nodes has no values in the column {target} to compare with.")
+            raise TableError(f"all nodes with a {target} were used for training or validation; add others to score.")
+        if found.split is None:
+            raise TableError("the tables of fit are gone or changed, so its training nodes are unknown; fit again.")
         codes = {name: number for number, name in enumerate(found.classes)}
         numbers = [[codes.get(str(one), -1) if codes else float(one) for one in pair] for pair in pairs]
         return self._score(*torch.tensor(numbers, dtype=torch.double).t())
