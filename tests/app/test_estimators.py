@@ -19,10 +19,11 @@ from tests.app.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat.app.estimators import NodeEstimator
 from torch_goat.data.tables import TableError
-from torch_goat.experiments import Run, RunError
+from torch_goat.experiments import Run, RunError, predict
 from torch_goat.settings import SettingsError
 
 FAST = {"epochs": 3, "hidden_channels": 4}
+DATES = pd.to_datetime(["2024-05-31", "2024-06-01"])
 
 
 def frames() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -140,16 +141,50 @@ def test_a_score_is_that_of_the_test_nodes_or_of_other_tables(fitted: torch_goat
 
 
 @pytest.mark.parametrize(
-    "labels", [[0, 1], [False, True], [0.0, 1.0], pd.Categorical(["no", "yes"]), np.array([3, 7], dtype=np.uint8)]
+    "labels",
+    [
+        [0, 1],
+        [False, True],
+        [0.0, 1.0],
+        pd.Categorical(["no", "yes"]),
+        np.array([3, 7], dtype=np.uint8),
+        DATES,
+        DATES + pd.Timedelta("1h"),
+        DATES.tz_localize("Europe/Berlin"),
+        DATES.as_unit("ns"),
+        pd.Categorical(DATES),
+        DATES.date,
+    ],
 )
 def test_classes_keep_the_type_of_the_target(labels: Any) -> None:
     nodes, edges = frames()
     nodes["label"] = pd.Series(labels).take((nodes["label"] == "yes").astype(int)).set_axis(nodes.index)
     found = classifier(options={"epochs": 1}).fit(nodes, edges, target="label")
-    assert found.classes_.tolist() == list(labels)
+    assert list(found.classes_) == list(labels)
     assert type(found.classes_.tolist()[0]) is type(np.asarray(labels).tolist()[0])
-    other = nodes.assign(age=nodes["age"] + 1)
-    assert found.score(other, edges) == np.mean(found.predict(other, edges) == nodes["label"])
+    other = (nodes.assign(id="new " + nodes["id"]), "new " + edges)
+    assert found.score(*other) == np.mean(found.predict(*other) == nodes["label"])
+
+
+@pytest.mark.parametrize("ids", [np.arange(10.0), pd.date_range("2024-05-31", periods=10), pd.Categorical(range(10))])
+def test_nodes_are_named_by_the_values_of_their_id(tmp_path: Path, ids: Any) -> None:
+    """Also when their rows are sorted, in a file of another format, or next to other columns."""
+    nodes, edges = frames()
+    named = dict(zip(nodes["id"], ids, strict=True))
+    nodes["id"], edges = ids, edges.apply(lambda column: column.map(named))
+    board = torch_goat.compare(nodes, edges, target="label", options=FAST, repeats=1, device="cpu")
+    found = board.estimator("gcn")
+    assert found.explain(nodes["id"][3]).node == 3
+    for report in (board.report, found.report):
+        report(tmp_path / "report.html", nodes=[nodes["id"][3]], overwrite=True)
+    masks = found.run_.graph().data
+    parts = [next(part for part in ("train", "val", "test") if masks[f"{part}_mask"][node]) for node in range(10)]
+    for table, expected in ((nodes, parts), (nodes.assign(more=1), parts), (nodes[::-1], parts[::-1])):
+        for kind in ("csv", "parquet"):
+            files = tmp_path / f"nodes.{kind}", tmp_path / f"edges.{kind}"
+            for one, file in zip((table, edges), files, strict=True):
+                getattr(one, f"to_{kind}")(file, index=False)
+            assert predict(found.run_, *files).split == tuple(expected)
 
 
 @pytest.mark.parametrize(("labels", "positive"), [(["no", "yes"], "no"), ([0, 1], 0), ([False, True], np.False_)])
