@@ -19,10 +19,11 @@ from tests.app.conftest import Goat
 from tests.data.tables.files import EDGES, NODES, write
 from torch_goat.app.estimators import NodeEstimator
 from torch_goat.data.tables import TableError
-from torch_goat.experiments import Run, RunError
+from torch_goat.experiments import Run, RunError, predict
 from torch_goat.settings import SettingsError
 
 FAST = {"epochs": 3, "hidden_channels": 4}
+DATES = pd.to_datetime(["2024-05-31", "2024-06-01"])
 
 
 def frames() -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -122,27 +123,68 @@ def test_a_score_is_that_of_the_test_nodes_or_of_other_tables(fitted: torch_goat
     assert fitted.score() == accuracy_score(truth[test], guess[test])
     assert fitted.score(nodes, edges) == fitted.score()  # the other nodes of these tables were trained on
     other = nodes.assign(age=nodes["age"] + 1)
-    assert fitted.score(other, edges) == accuracy_score(truth, fitted.predict(other, edges))
+    assert fitted.score(other, edges) == accuracy_score(truth[test], fitted.predict(other, edges)[test])
+    renamed = (nodes.assign(id="new " + nodes["id"]), "new " + edges)
+    assert fitted.score(*renamed) == accuracy_score(truth, fitted.predict(*renamed))
+    both = pd.concat([nodes, renamed[0]]), pd.concat([edges, renamed[1]])
+    counted = np.append(test, [True] * 10)
+    assert fitted.score(*both) == accuracy_score(both[0]["label"][counted], fitted.predict(*both)[counted])
+    with pytest.raises(TableError, match="all nodes with a 'label' were used for training or validation; add others"):
+        fitted.score(nodes.assign(label=nodes["label"].mask(test)), edges)
     with pytest.raises(TableError, match="nodes has no values in the column 'label' to compare with"):
         fitted.score(nodes.drop(columns="label"), edges)
     regressor = torch_goat.NodeRegressor("gcn", options=FAST, device="cpu").fit(nodes, edges, target="age")
-    known, test = nodes["age"].notna(), regressor.run_.graph().data.test_mask.numpy()
+    test = regressor.run_.graph().data.test_mask.numpy()
     guess = regressor.predict(nodes, edges)
-    assert regressor.score(other, edges) == pytest.approx(r2_score(other["age"][known], guess[known]))
+    assert regressor.score(other, edges) == pytest.approx(r2_score(other["age"][test], guess[test]))
     assert regressor.score() == pytest.approx(r2_score(nodes["age"][test], guess[test]), rel=1e-5)
 
 
 @pytest.mark.parametrize(
-    "labels", [[0, 1], [False, True], [0.0, 1.0], pd.Categorical(["no", "yes"]), np.array([3, 7], dtype=np.uint8)]
+    "labels",
+    [
+        [0, 1],
+        [False, True],
+        [0.0, 1.0],
+        pd.Categorical(["no", "yes"]),
+        np.array([3, 7], dtype=np.uint8),
+        DATES,
+        DATES + pd.Timedelta("1h"),
+        DATES.tz_localize("Europe/Berlin"),
+        DATES.as_unit("ns"),
+        pd.Categorical(DATES),
+        DATES.date,
+    ],
 )
 def test_classes_keep_the_type_of_the_target(labels: Any) -> None:
     nodes, edges = frames()
     nodes["label"] = pd.Series(labels).take((nodes["label"] == "yes").astype(int)).set_axis(nodes.index)
     found = classifier(options={"epochs": 1}).fit(nodes, edges, target="label")
-    assert found.classes_.tolist() == list(labels)
+    assert list(found.classes_) == list(labels)
     assert type(found.classes_.tolist()[0]) is type(np.asarray(labels).tolist()[0])
-    other = nodes.assign(age=nodes["age"] + 1)
-    assert found.score(other, edges) == np.mean(found.predict(other, edges) == nodes["label"])
+    other = (nodes.assign(id="new " + nodes["id"]), "new " + edges)
+    assert found.score(*other) == np.mean(found.predict(*other) == nodes["label"])
+
+
+@pytest.mark.parametrize("ids", [np.arange(10.0), pd.date_range("2024-05-31", periods=10), pd.Categorical(range(10))])
+def test_nodes_are_named_by_the_values_of_their_id(tmp_path: Path, ids: Any) -> None:
+    """Also when their rows are sorted, in a file of another format, or next to other columns."""
+    nodes, edges = frames()
+    named = dict(zip(nodes["id"], ids, strict=True))
+    nodes["id"], edges = ids, edges.apply(lambda column: column.map(named))
+    board = torch_goat.compare(nodes, edges, target="label", options=FAST, repeats=1, device="cpu")
+    found = board.estimator("gcn")
+    assert found.explain(nodes["id"][3]).node == 3
+    for report in (board.report, found.report):
+        report(tmp_path / "report.html", nodes=[nodes["id"][3]], overwrite=True)
+    masks = found.run_.graph().data
+    parts = [next(part for part in ("train", "val", "test") if masks[f"{part}_mask"][node]) for node in range(10)]
+    for table, expected in ((nodes, parts), (nodes.assign(more=1), parts), (nodes[::-1], parts[::-1])):
+        for kind in ("csv", "parquet"):
+            files = tmp_path / f"nodes.{kind}", tmp_path / f"edges.{kind}"
+            for one, file in zip((table, edges), files, strict=True):
+                getattr(one, f"to_{kind}")(file, index=False)
+            assert predict(found.run_, *files).split == tuple(expected)
 
 
 @pytest.mark.parametrize(("labels", "positive"), [(["no", "yes"], "no"), ([0, 1], 0), ([False, True], np.False_)])
@@ -245,6 +287,7 @@ WRONG = [
     ({"nodes": frames()[0].assign(town=[1, "x"] * 5)}, "nodes, column 'town': the values have several types"),
     ({"nodes": frames()[0].assign(town=[[1]] * 10)}, "nodes, column 'town': values of type list"),
     ({"folds": 6}, "nodes, column 'label': the class 'no' has only 5 nodes, too few for 6 folds"),
+    ({"index": -1}, "index must be at least 0, got -1."),
     ({"drp": ["age"]}, "unknown key 'drp'; did you mean 'drop'?"),
     ({"positive": "maybe"}, "nodes, column 'label': the positive class must be 'no' or 'yes', got 'maybe'."),
     ({"positive": 20, "target": "town"}, "column 'town': a positive class ('20') needs a target with two classes, not"),
@@ -271,6 +314,9 @@ def test_models_are_compared_as_by_the_command(tmp_path: Path) -> None:
     chosen, goat = board.estimator(), board.estimator("goat")
     assert chosen.run_.experiment.model.name == board.verdict.recommended
     assert isinstance(goat, torch_goat.NodeClassifier)
+    for repeats in (0, -2):
+        with pytest.raises(ValueError, match=f"repeats must be at least 1, got {repeats}."):
+            torch_goat.compare(nodes, edges, target="label", repeats=repeats)
     known = ", ".join(group.label for group in groups)
     with pytest.raises(SettingsError, match=rf"there is no model 'boat' in this comparison; choose from {known}\."):
         board.estimator("boat")

@@ -20,7 +20,7 @@ import torch
 from torch_goat import settings
 from torch_goat.app.explain import Explanation, explain
 from torch_goat.data.tables import TableError, Tables, Task, digest_tables, load_tables
-from torch_goat.data.tables.frames import category_columns, class_values, table_file
+from torch_goat.data.tables.frames import category_columns, class_values, node_name, table_file
 from torch_goat.experiments import Predictions, Run, RunError, find_runs, predict, train
 from torch_goat.experiments.own_graph import in_given_order, model_experiment, recorded
 from torch_goat.experiments.search import own_starting_point
@@ -94,7 +94,8 @@ class NodeEstimator(BaseEstimator, ABC):
         """Returns the accuracy or, for regression, the share of explained variance (R²).
 
         Args:
-            nodes: A table with the target. In the table of :meth:`fit`, only the test nodes count, as by default.
+            nodes: A table with the target, by default that of :meth:`fit`. Nodes that the model was trained or
+                validated on, recognised by their id, are left out.
             edges: The table of the edges.
             join: Whether to add the nodes to the training graph.
         """
@@ -108,14 +109,19 @@ class NodeEstimator(BaseEstimator, ABC):
             return self._score(guess, graph.truth[test])
         found = self._predictions(nodes, edges, join)
         if not (pairs := found.pairs):
-            raise TableError(f"nodes has no values in the column {run.experiment.tables.target!r} to compare with.")  # type: ignore[union-attr]
+            target = repr(run.experiment.tables.target)  # type: ignore[union-attr]
+            if found.split is None:
+                raise TableError(f"nodes has no values in the column {target} to compare with.")
+            raise TableError(f"all nodes with a {target} were used for training or validation; add others to score.")
+        if found.split is None:
+            raise TableError("the tables of fit are gone or changed, so its training nodes are unknown; fit again.")
         codes = {name: number for number, name in enumerate(found.classes)}
         numbers = [[codes.get(str(one), -1) if codes else float(one) for one in pair] for pair in pairs]
         return self._score(*torch.tensor(numbers, dtype=torch.double).t())
 
     def explain(self, node: Any) -> Explanation:
         """Explains the prediction for a node of the training graph, as ``goat explain`` does."""
-        return explain(self._fitted(), str(node))
+        return explain(self._fitted(), *names_in(self._fitted(), [node]))
 
     def report(self, path: str | Path, *, nodes: Sequence[Any] = (), overwrite: bool = False) -> None:
         """Writes a report as a self-contained HTML page, as ``goat report`` does.
@@ -125,7 +131,7 @@ class NodeEstimator(BaseEstimator, ABC):
             nodes: The nodes to explain; by default the test nodes with the largest errors.
             overwrite: Whether to replace an existing file.
         """
-        write_report(self._fitted().folder, path, nodes, overwrite)
+        write_report(self._fitted().folder, path, names_in(self._fitted(), nodes), overwrite)
 
     def save(self, path: str | Path) -> None:
         """Copies the tables and the run to a new folder, which can be moved and read by :meth:`load` and ``goat``."""
@@ -251,8 +257,9 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         schema, tables = run.schema, run.tables
         assert schema is not None
         assert tables is not None
-        self.classes_ = np.array(class_values(tables.nodes, schema.target, schema.classes))
-        self._by_name = dict(zip(schema.classes, self.classes_.tolist(), strict=True))
+        values = class_values(tables.nodes, schema.target, schema.classes)
+        self.classes_ = np.array(values)
+        self._by_name = dict(zip(schema.classes, values, strict=True))
         return super()._opened(run, place, notes)
 
     def _values(self, values: Sequence[str | float]) -> Sequence[Any]:
@@ -330,14 +337,22 @@ def _changed(run: Run) -> dict[str, Any]:
     return {short(key) if names[short(key)] == 1 else key: chosen[key] for key in keys}
 
 
-def write_report(folder: Path, path: str | Path, nodes: Sequence[Any], overwrite: bool) -> None:
+def names_in(run: Run, nodes: Sequence[Any]) -> list[str]:
+    """The names of nodes from their values in the id column."""
+    tables, schema = run.tables, run.schema
+    assert tables is not None
+    assert schema is not None
+    return [node_name(tables.nodes, schema.id, node) for node in nodes]
+
+
+def write_report(folder: Path, path: str | Path, nodes: Sequence[str], overwrite: bool) -> None:
     """Writes the report on a folder of runs."""
     from torch_goat.app.report import report  # needs matplotlib
 
     path = Path(path)
     if path.exists() and not overwrite:
         raise SettingsError(f"{path} already exists; choose another name or pass overwrite=True.")
-    write_atomic(path, report(folder, nodes=[str(node) for node in nodes]))
+    write_atomic(path, report(folder, nodes=nodes))
 
 
 def assignments(options: Mapping[str, Any] | None) -> list[str]:

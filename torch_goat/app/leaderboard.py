@@ -5,7 +5,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from torch_goat.app.estimators import NodeClassifier, NodeEstimator, NodeRegressor, Workspace, assignments, write_report
+from torch_goat.app.estimators import (
+    NodeClassifier,
+    NodeEstimator,
+    NodeRegressor,
+    Workspace,
+    assignments,
+    names_in,
+    write_report,
+)
 from torch_goat.data.tables import load_tables
 from torch_goat.experiments import ModelComparison, compare_models
 from torch_goat.experiments.verdict import Verdict
@@ -71,7 +79,7 @@ class Leaderboard:
 
     def report(self, path: str | Path, *, nodes: Sequence[Any] = (), overwrite: bool = False) -> None:
         """Writes a report on all models as a self-contained HTML page; see :meth:`NodeClassifier.report`."""
-        write_report(self.folder, path, nodes, overwrite)
+        write_report(self.folder, path, names_in(self.ranking.groups[0].best, nodes), overwrite)
 
     def __repr__(self) -> str:
         return f"{self.frame.to_string()}\n{self.verdict or ''}".rstrip()

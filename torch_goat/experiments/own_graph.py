@@ -138,6 +138,8 @@ def repetitions(
             split columns.
         index: The first random split, or the only fold or split column to train on.
     """
+    if repeats is not None and repeats < 1:
+        raise SettingsError(f"repeats must be at least 1, got {repeats}.")
     count, first = graph.num_splits, index or 0
     repeats = repeats or (REPEATS if count < 2 else 1)
     if not count:

@@ -2,14 +2,17 @@ import csv
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import torch
 
-from torch_goat.data.tables import apply_schema, load_tables
+from torch_goat.data.tables import TableError, apply_schema, load_tables
 from torch_goat.experiments.run import Run
 from torch_goat.files import csv_text
 from torch_goat.settings import SettingsError
+
+if TYPE_CHECKING:
+    from torch_goat.data.tables.graph import NewGraph
 
 FORMULAS: Final = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a formula begins, to some spreadsheet
 
@@ -23,13 +26,15 @@ class Predictions(NamedTuple):
     probabilities: torch.Tensor  # of the classes [n, C], calibrated on the validation nodes of the run
     truth: tuple[str | None, ...] | None  # the targets, if the table has them
     notes: tuple[str, ...]  # remarks about the files for the user
-    split: tuple[str, ...] | None = None  # "train", "val", "test" or "" of each, if these are the nodes of the run
+    #: The part of each id in the split of the run: "train", "val", "test" or "" (none). ``None`` if no target is known,
+    #: or if the tables of the run are gone or have changed.
+    split: tuple[str, ...] | None = None
 
     @property
     def pairs(self) -> list[tuple[str | float, str]]:
-        """The predicted and the true value of every node whose target is known; of the run's nodes, the test nodes."""
-        found = zip(self.values, self.truth or (), self.split or repeat("test"), strict=False)
-        return [(value, true) for value, true, part in found if true is not None and part == "test"]
+        """The predicted and true values of nodes with a known target that the run did not train or validate on."""
+        found = zip(self.values, self.truth or (), self.split or repeat(""), strict=False)
+        return [(value, true) for value, true, part in found if true is not None and part not in ("train", "val")]
 
     def to_csv(self, *, safe: bool = False) -> str:
         """One line per node: its name, the prediction and the probability of every class.
@@ -73,11 +78,8 @@ def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool =
     with torch.no_grad():
         out = network.on(new.data)[-len(new.ids) :].double()  # [n, C]
     truth = None if new.target is None else tuple(None if value != value else value for value in new.target)
-    split, tables = None, run.experiment.tables
-    if tables is not None and truth is not None and new.digest == tables.digest:
-        own = load_tables(replace(tables, nodes=str(nodes), edges=str(edges)), run.experiment.index, schema).data
-        masks = {part: own[f"{part}_mask"].tolist() for part in ("train", "val", "test")}
-        split = tuple(next((part for part in masks if masks[part][node]), "") for node in range(len(new.ids)))
+    unknown = new.target is None or new.target.isna().all()
+    split = None if unknown else _split(run, new, str(nodes), str(edges))
     if schema.task == "regression":
         numbers = tuple((out.view(-1) * schema.target_scale + schema.target_mean).tolist())
         return Predictions(new.ids, numbers, (), out.new_empty(len(new.ids), 0), truth, new.notes, split)
@@ -87,3 +89,24 @@ def predict(run: Run, nodes: str | Path, edges: str | Path = "", *, join: bool =
         positive = schema.classes[1]
         notes += (f"the class {positive!r} is predicted if its probability is at least {decision.threshold:.4g}.",)
     return Predictions(new.ids, named, schema.classes, decision.probabilities(out), truth, notes, split)
+
+
+def _split(run: Run, new: "NewGraph", nodes: str, edges: str) -> tuple[str, ...] | None:
+    """The part of each node in the split of the run, as in :class:`Predictions`."""
+    import pandas as pd
+
+    from torch_goat.data.tables.columns import find_texts
+
+    try:
+        tables = run.tables
+        assert tables is not None
+        if new.digest == tables.digest:  # wherever they are now
+            tables = replace(tables, nodes=nodes, edges=edges)
+        own = load_tables(tables, run.experiment.index, run.schema)
+    except TableError:
+        return None
+    parts = [""] * (len(own.ids) + 1)  # the last one for nodes that the run did not know
+    for part in ("train", "val", "test"):
+        for node in own.data[f"{part}_mask"].nonzero().view(-1).tolist():
+            parts[node] = part
+    return tuple(parts[place] for place in find_texts(pd.Series(new.ids, dtype="category"), own.ids))

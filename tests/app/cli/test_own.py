@@ -104,10 +104,24 @@ def test_predict_writes_a_file_and_replaces_none_unasked(goat: Goat, tables: lis
     ) in ended.err
     Path("other").mkdir()
     write(Path("other"), NODES.replace("\nj,55", "\nj,56"))
-    ended = goat("predict", "run", "other/nodes.csv", "other/edges.csv", "-o", "other.csv")
-    assert re.search(r"\d+ of the 10 nodes with a known class are predicted correctly\.\n", ended.err)
-    shutil.copy("nodes.csv", "other/nodes.csv")
-    assert "of the 2 test nodes" in goat("predict", "run", "other/nodes.csv", "other/edges.csv", "-o", "copy.csv").err
+    other = ["predict", "run", "other/nodes.csv", "other/edges.csv", "-o", "other.csv", "--force"]
+    assert "of the 2 test nodes are predicted correctly; 6 other nodes were used for training" in goat(*other).err
+    write(Path("other"), NODES + "k,1,Ulm,1,yes\n")
+    assert re.search(r"\d of the 3 nodes with a known class are predicted correctly; 6 other nodes", goat(*other).err)
+    write(Path("other"), re.sub("(?m)^.,", "new \\g<0>", NODES), "source,target\n")
+    assert re.search(r"\d+ of the 10 nodes with a known class are predicted correctly\.\n", goat(*other).err)
+    only = [line for line, tested in zip(NODES.splitlines()[1:], test, strict=True) if not tested]
+    write(Path("other"), "\n".join([NODES.splitlines()[0], *only]), "source,target\n")
+    assert "known class" not in goat(*other).err
+    write(Path("other"))
+    Path("nodes.csv").rename("moved.csv")
+    assert "of the 2 test nodes" in goat(*other).err  # with the contents of the run's tables
+    write(Path("other"), NODES.replace("\nj,55", "\nj,56"))
+    gone = "10 nodes with a known class are predicted correctly; training nodes may be among them, since the tables of "
+    assert f"{gone}the run are gone or have changed.\n" in goat(*other).err
+    Path("moved.csv").rename("nodes.csv")
+    refused = goat("predict", "nowhere", "nodes.csv", "edges.csv", "-o", "out.xlsx", code=2).err
+    assert "predictions are written as CSV, got --out out.xlsx; name a file that ends in .csv." in refused
     Path("out.csv").write_text("mine")
     refused = goat("predict", "run", "nodes.csv", "edges.csv", "-o", "out.csv", code=2)
     assert "out.csv already exists" in refused.err

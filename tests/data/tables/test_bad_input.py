@@ -76,6 +76,12 @@ BAD_OPTIONS = [
         "line 3, column 'label': all 2 training nodes have the target 'x', so there is nothing to learn",
     ),
     (
+        "id,when,y\na,1,u\nb,1,v\nc,2,u\nd,2,v\ne,,\n",
+        {"target": "y", "time_column": "when"},
+        "column 'when': 2 distinct times of nodes with a target are too few; training, validation and test nodes need "
+        "at least 3, so choose another column or split.",
+    ),
+    (
         "id,when,y\na,1,2.5\nb,2,2.5\nc,3,2.5\nd,4,0.5\ne,5,1.5\n",
         {"target": "y", "time_column": "when"},
         "line 2, column 'y': all 3 training nodes have the target '2.5', so there is nothing to learn",
@@ -130,6 +136,11 @@ def test_free_text_is_refused_with_what_to_do(tmp_path: Path) -> None:
     assert message.startswith("nodes.csv, line 2, column 'story': 30 distinct texts in 30 rows")
     assert "--drop story --drop 'full name'" in message
     load_tables(write(tmp_path, nodes, "source,target\nn0,n1\n", drop=("story", "full name")))
+    assert "keep it as categories (--category story)" in message
+    load_tables(write(tmp_path, nodes, "source,target\nn0,n1\n", categories=("story", "full name")))
+    many = "\n".join(["id,story,label", *[f"n{number},in {number},{number % 2}" for number in range(101)]])
+    for categories in ((), ("story",)):  # which would not help
+        assert "--category" not in refused(tmp_path, many, "source,target\nn0,n1\n", categories=categories)
 
 
 def test_a_zip_bomb_is_refused_unopened(tmp_path: Path) -> None:

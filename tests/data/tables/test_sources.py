@@ -305,7 +305,11 @@ def test_schemas_of_earlier_versions_keep_their_categories(tmp_path: Path) -> No
 
 def test_a_column_of_unseen_categories_is_an_error_at_prediction(tmp_path: Path) -> None:
     graph = load_tables(write(tmp_path))
-    tables = write(tmp_path, NODES.replace("Ulm", "Rome").replace("Bonn", "Oslo").replace("Kiel", "Nice"))
+    new = NODES.replace("Ulm", "Rome").replace("Bonn", "Oslo").replace("Kiel", "Nice")  # one town is missing
+    few = write(tmp_path, new + "k,1,Rome,1,yes\n")
+    (note,) = (one for one in apply_schema(graph.schema, few.nodes, few.edges).notes if "town" in one)
+    assert "line 2, column 'town': the category 'Rome' was not seen in training and is encoded as none (10" in note
+    tables = write(tmp_path, new + "k,1,Rome,1,yes\nl,1,Oslo,0,no\n")
     message = (
         "line 2, column 'town': none of the values, such as 'Rome', 'Oslo', 'Nice', was seen in training, where there "
         "were 'Bonn'"

@@ -105,6 +105,25 @@ def test_the_earliest_nodes_train_and_the_cut_offs_are_told(tmp_path: Path, time
     assert text.startswith("time 'when' (training to ")
 
 
+@pytest.mark.parametrize(
+    ("counts", "parts"),
+    [
+        ([20, 20, 20], [0, 1, 2]),  # at 60 and 80 percent, the test nodes would be none
+        ([20, 38, 1, 1], [0, 1, 2, 2]),  # 20 training nodes are nearer to 36 than 58 are
+        ([5, 50, 5, 5], [0, 0, 1, 2]),
+        ([1, 1, 1, 1], [0, 0, 1, 2]),
+        ([5, 2, 1, 2], [0, 0, 1, 2]),  # 7 training nodes rather than 5, as no part is empty
+    ],
+)
+def test_no_time_is_in_two_parts_and_no_part_is_empty(tmp_path: Path, counts: list[int], parts: list[int]) -> None:
+    when = [2000 + time for time, count in enumerate(counts) for _ in range(count)]
+    lines = [f"n{number},{time},{number}.5" for number, time in enumerate(when)]
+    part, text = split(tmp_path, "\n".join(["id,when,label", *lines]), time_column="when")
+    assert part.tolist() == [parts[time - 2000] for time in when]
+    ends = [2000 + max(time for time, one in enumerate(parts) if one == number) for number in (0, 1)]
+    assert text == f"time 'when' (training to {ends[0]}, validation to {ends[1]}, test from {ends[1] + 1})"
+
+
 def test_a_pattern_names_several_split_columns(tmp_path: Path) -> None:
     given = [[PARTS[(number + shift) % 3] for number in range(60)] for shift in range(3)]
     nodes = rows(60, fold_a=given[0], fold_b=given[1], x=list(range(60)), fold_c=given[2])

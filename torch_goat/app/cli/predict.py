@@ -33,6 +33,8 @@ def predict(
     Example: goat predict runs/village-1a2b3c4d/goat-0 nodes.csv edges.csv -o predictions.csv
     """
     check_new(out, force)
+    if out is not None and out.suffix.lower() not in ("", ".csv"):
+        raise SettingsError(f"predictions are written as CSV, got --out {out}; name a file that ends in .csv.")
     files = find_tables(nodes, edges)
     announce(str(run), files["nodes"], files["edges"])
     from torch_goat.experiments import predict as apply
@@ -63,14 +65,19 @@ def _echo(text: str) -> None:
 
 
 def _accuracy(found: "Predictions") -> str:
-    """How good the predictions are, if the table contains the target; on the tables of the run, those of test nodes."""
+    """How good the predictions are, if the table contains the target, and on which nodes."""
     pairs, split = found.pairs, found.split
     if not pairs:
         return ""
     which, end = "nodes with a known " + ("class" if found.classes else "value"), "."
-    if split is not None:
+    if split is None:
+        end = "; training nodes may be among them, since the tables of the run are gone or have changed."
+    else:
         trained, validated = split.count("train"), split.count("val")
-        which, end = "test nodes", f"; {trained} other nodes were used for training and {validated} for validation."
+        if trained or validated:
+            end = f"; {trained} other nodes were used for training and {validated} for validation."
+        if all(part or true is None for part, true in zip(split, found.truth or (), strict=True)):
+            which = "test nodes"
     if found.classes:
         good = sum(value == true for value, true in pairs)
         return f"{good} of the {len(pairs)} {which} are predicted correctly{end}"

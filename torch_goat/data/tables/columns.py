@@ -14,6 +14,7 @@ from torch_goat.data.tables.source import Problems, Source, first_row, shown
 
 MOST_CATEGORIES: Final = 100
 _FEW: Final = 10  # up to so many distinct texts are categories, however few rows there are
+_CHANCE: Final = 10  # up to so many values may all be new categories; more are taken for those of another column
 MOSTLY: Final = 0.8  # the fraction of numbers or dates from which on a column counts as such
 _LEADING_ZERO: Final = r"\s*[+-]?0[0-9]+(\.[0-9]*)?\s*"
 _DATE: Final = r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d)(?::(\d\d)(?:\.(\d*?)0*)?)?(Z|[+-]\d\d:?\d\d)?)?"
@@ -51,6 +52,9 @@ def fit_columns(
         values = source.frame[texts[0]]
         drop = " ".join(f"--drop {shlex.quote(name)}" for name in texts)
         advice = f"drop the column ({drop}) or replace it by numbers."
+        if values.nunique() <= MOST_CATEGORIES:
+            keep = f"keep it as categories (--category {shlex.quote(texts[0])})"
+            advice = f"drop the column ({drop}), {keep} or replace it by numbers."
         if is_numeric(values, MOSTLY):
             advice = f"drop the column ({drop}), or store it as numbers, which texts and leading zeros are not."
         elif texts[0] in source.texts and (moment := _moment(values)):
@@ -87,7 +91,7 @@ def encode(source: Source, columns: Sequence[Column], notes: list[str]) -> np.nd
             rows = np.flatnonzero(code >= 0)
             out[rows, place + code[rows]] = 1
             unknown = (code < 0) & ~missing
-            if unknown.any() and column.categories and not len(rows):
+            if unknown.sum() > _CHANCE and column.categories and not len(rows):
                 some = ", ".join(map(shown, values[unknown].unique()[:3]))
                 raise source.error(
                     unknown,

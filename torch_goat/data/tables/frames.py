@@ -32,20 +32,46 @@ def category_columns(table: Any) -> list[str]:
 
 
 def class_values(nodes: str, target: str, classes: Sequence[str]) -> list[Any]:
-    """The classes as values of the target column: numbers or booleans if it has such a type in a Parquet file."""
-    with open(nodes, "rb") as file:
-        if file.read(len(PARQUET)) != PARQUET:
-            return list(classes)
-    from pyarrow import parquet, types
+    """The classes as values of the target column: numbers, booleans or dates if it has such a type in Parquet."""
+    kind = _column_type(nodes, target)
+    if kind is None:
+        return list(classes)
+    import pyarrow
+    from pyarrow import types
 
-    kind = parquet.read_schema(nodes).field(target).type
-    if types.is_dictionary(kind):
-        kind = kind.value_type
+    if types.is_timestamp(kind) or types.is_date(kind):
+        return list(pyarrow.array(classes).cast(kind).to_pandas().to_numpy())
     if types.is_boolean(kind):
         return [name.lower() in ("true", "1") for name in classes]
     if types.is_integer(kind):
         return [int(name) for name in classes]
     return [float(name) for name in classes] if types.is_floating(kind) else list(classes)
+
+
+def node_name(nodes: str, column: str, node: Any) -> str:
+    """The name of a node from its value in the id column, as this column of the table is read."""
+    kind = None if isinstance(node, str) else _column_type(nodes, column)
+    if kind is None:
+        return str(node)
+    import pandas as pd
+    import pyarrow
+
+    try:
+        found = pyarrow.array(pd.Series([node]), from_pandas=True).cast(kind).cast(pyarrow.string())
+    except (pyarrow.ArrowException, TypeError, ValueError):  # no such value
+        return str(node)
+    return str(found[0])
+
+
+def _column_type(file: str, column: str) -> Any:
+    """The Arrow type of the values in a column of a Parquet file; ``None`` for other files."""
+    with open(file, "rb") as opened:
+        if opened.read(len(PARQUET)) != PARQUET:
+            return None
+    from pyarrow import parquet, types
+
+    kind = parquet.read_schema(file).field(column).type
+    return kind.value_type if types.is_dictionary(kind) else kind
 
 
 def _to_parquet(table: Any, name: str) -> bytes:

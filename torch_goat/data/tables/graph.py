@@ -17,6 +17,7 @@ from torch_goat.data.tables.read import ParsedTables, open_tables, parse, parse_
 from torch_goat.data.tables.schema import Column, Schema
 from torch_goat.data.tables.source import Problems, Source
 from torch_goat.data.tables.splits import TRAIN, Split, check_split, split_columns, split_nodes
+from torch_goat.settings import SettingsError
 
 _READ_AS: Final = {
     "date": "days since 1970-01-01; times without a zone are UTC",
@@ -59,6 +60,8 @@ class NewGraph(NamedTuple):
 
 
 def load_tables(tables: Tables, index: int, kept: Schema | None) -> TableGraph:
+    if index < 0:
+        raise SettingsError(f"index must be at least 0, got {index}.")
     found = parse_training(tables if kept is None else _keep_categories(tables, kept))
     y, classes, split, schema = _fit(tables, found, index, kept)
     data = _encode(schema, [found], [])

@@ -86,7 +86,7 @@ def split_nodes(tables: Tables, source: Source, y: np.ndarray, classes: Sequence
         text = f"fold {number + 1} of {count}"
     else:
         part[nodes] = draw(nodes, shares)
-    if not (part == VAL).any() and not tables.time_column:
+    if not (part == VAL).any():
         share = tables.val / (tables.train + tables.val)
         rest = np.flatnonzero(part == TRAIN)
         part[rest] = draw(rest, (1 - share, share))
@@ -102,7 +102,7 @@ def split_nodes(tables: Tables, source: Source, y: np.ndarray, classes: Sequence
 
 
 def _empty_part(tables: Tables, source: Source, part: str, classes: int, labelled: int) -> TableError:
-    column = tables.split_column or tables.time_column or tables.group_column
+    column = tables.split_column or tables.group_column
     reason = f"there is no {part} node with a {tables.target!r}; give more nodes a target or choose another split."
     if not column and 3 * classes > labelled:  # fewer than three per class, on average
         reason = f"{labelled} nodes in {classes} classes are too few to have {part} nodes"
@@ -215,19 +215,31 @@ def _split_by_column(tables: Tables, source: Source, column: str, labelled: np.n
 
 
 def _split_by_time(tables: Tables, source: Source, labelled: np.ndarray) -> tuple[np.ndarray, str]:
-    """The earliest nodes train and the latest test; nodes of the same time are in the same part."""
+    """The earliest nodes train and the latest test; nodes of the same time are in the same part.
+
+    A time that a share divides belongs to the earlier part. If this leaves a part empty, the cuts are the boundaries
+    between times that are nearest to the shares among those that do not.
+    """
     values = source.frame[tables.time_column]
     time = times(source, values)
     unknown = np.isnan(time) & labelled
     if unknown.any():
         raise source.error(unknown, values, "a node with a target has no time; fill it in.")
-    ordered = np.sort(time[labelled])
-    shares = tables.train, tables.train + tables.val
-    ends = [ordered[max(0, int(np.ceil(share * len(ordered))) - 1)] for share in shares]
-    part = np.where(labelled, np.searchsorted(ends, time, side="left"), NONE)
-    after = ordered[ordered > ends[1]][:1]  # empty if there is no test node
-    known = [_moment(one, ordered) for one in (*ends, *after)]
-    text = f"time {tables.time_column!r} (training to {known[0]}, validation to {known[1]}, test from {known[-1]})"
+    distinct, counts = np.unique(time[labelled], return_counts=True)
+    if len(distinct) < 3:
+        raise TableError(
+            f"{source.path}, column {tables.time_column!r}: {len(distinct)} distinct times of nodes with a target are "
+            "too few; training, validation and test nodes need at least 3, so choose another column or split."
+        )
+    upto = counts.cumsum()  # nodes up to each time
+    train, val = np.ceil(np.array([tables.train, tables.train + tables.val]) * upto[-1])
+    last = np.searchsorted(upto, (train, val))  # the times at which the first two parts end
+    if not last[0] < last[1] < len(distinct) - 1:
+        last[0] = np.abs(upto[:-2] - train).argmin()
+        last[1] = last[0] + 1 + np.abs(upto[last[0] + 1 : -1] - val).argmin()
+    part = np.where(labelled, np.searchsorted(distinct[last], time, side="left"), NONE)
+    known = [_moment(distinct[place], distinct) for place in (*last, last[1] + 1)]
+    text = f"time {tables.time_column!r} (training to {known[0]}, validation to {known[1]}, test from {known[2]})"
     return part, text
 
 
