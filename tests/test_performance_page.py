@@ -122,8 +122,8 @@ def test_the_page_on_performance() -> None:
             f"about {141e3 / per_edge[8]:.0f} million edges (one head: {141e3 / per_edge[1]:.0f} million)",
             f"for at most {100 * waited:.1f} % of the time",
             f"computed in {['two', 'three'][portions.PORTIONS - 2]} parts",
-            f"narrow layers from {portions.LARGE >> 20} MB of gradients on",
-            f"from {portions.LARGE_IF_WIDE >> 30} GB on",
+            f"Narrow layers do so from {portions.LARGE >> 20} MB,",
+            f"units per direction from {portions.LARGE_IF_WIDE >> 30} GB.",
         ],
     )
 
