@@ -65,8 +65,8 @@ class NodeEstimator(BaseEstimator, ABC):
             nodes: The table of the nodes: a DataFrame of pandas or polars, an Arrow table or the name of a file. A
                 named index is a column.
             edges: The table of the edges; ``None`` if ``nodes`` is a GraphML file.
-            target: The column of ``nodes`` to predict. Nodes without a value are neighbours only.
-            index: Which random split, fold or split column, from 0.
+            target: The column of ``nodes`` to predict. Nodes without a value only serve as neighbours.
+            index: Which random split, fold or split column to use, from 0.
             tables: How to read the tables and split the nodes, as fields of
                 :class:`~torch_goat.data.tables.Tables`: ``id="name"``, ``drop=["notes"]``, ``split_column="part"``.
         """
@@ -94,7 +94,7 @@ class NodeEstimator(BaseEstimator, ABC):
         """Returns the accuracy or, for regression, the share of explained variance (R²).
 
         Args:
-            nodes: A table with the target. In the table of :meth:`fit`, only the test nodes count, as by default.
+            nodes: A table with the target; by default that of :meth:`fit`, of which only the test nodes count.
             edges: The table of the edges.
             join: Whether to add the nodes to the training graph.
         """
