@@ -141,7 +141,7 @@ def test_the_readme() -> None:
             f"({p('order', 'goat-noise', 'alternations-20000', 'janossy')})",
             "MSE {:.4f}, next PNA with {:.4f} ".format(*structure)
             + f"({p('table1', 'goat-lstm', 'betweenness-1000', 'pna')})",
-            f"which has {average('table1', 'goat-noise', 'betweenness-1000'):.4f} and is not clearly better than PNA "
+            f"whose {average('table1', 'goat-noise', 'betweenness-1000'):.4f} is not clearly better than PNA "
             f"({p('table1', 'goat-noise', 'betweenness-1000')})",
             "(p = 0.28 or more)",
             f"GCN reaches {gcn:.1f} % and GOAT {goat:.1f} % ({p('table2', citeseer, 'citeseer', 'gcn')})",

@@ -26,9 +26,9 @@ __getattr__, __dir__ = lazy_names(__name__, _HOMES)
 
 
 def load(folder: str | Path) -> "Network":
-    """Loads the trained network of a run folder, with its best weights, in evaluation mode, on the CPU.
+    """Loads the trained network of a run folder with its best weights, on the CPU and in evaluation mode.
 
-    Run folders hold TOML, JSON and safetensors files only; nothing in them is executed.
+    Run folders hold no code, and nothing in them is executed.
 
     Args:
         folder: The folder of a finished run of ``goat train``.

@@ -65,8 +65,8 @@ class NodeEstimator(BaseEstimator, ABC):
             nodes: The table of the nodes: a DataFrame of pandas or polars, an Arrow table or the name of a file. A
                 named index is a column.
             edges: The table of the edges; ``None`` if ``nodes`` is a GraphML file.
-            target: The column of ``nodes`` to predict. Nodes without a value are neighbours only.
-            index: Which random split, fold or split column, from 0.
+            target: The column of ``nodes`` to predict. Nodes without a value only serve as neighbours.
+            index: Which random split, fold or split column to use, from 0.
             tables: How to read the tables and split the nodes, as fields of
                 :class:`~torch_goat.data.tables.Tables`: ``id="name"``, ``drop=["notes"]``, ``split_column="part"``.
         """

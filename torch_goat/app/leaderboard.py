@@ -107,10 +107,10 @@ def compare(
         target: The column of ``nodes`` to predict.
         options: Options for the models that have them, as in :class:`NodeClassifier`.
         repeats: The number of random splits or seeds; 3 by default, or 1 for folds and split columns.
-        index: The first random split, or the only fold or split column.
-        minutes: The time budget in minutes; models that do not fit are skipped. 0 for no limit.
-        metric: The metric that decides: ``"accuracy"``, ``"macro_f1"`` or ``"roc_auc"``; by default accuracy.
-            Numbers are compared by RMSE.
+        index: The first random split, or the only fold or split column to use.
+        minutes: The time budget in minutes; models that do not fit into it are skipped. 0 means no limit.
+        metric: The metric that decides between classifiers: ``"accuracy"`` (default), ``"macro_f1"`` or ``"roc_auc"``.
+            Regression models are compared by RMSE.
         device: As in :class:`NodeClassifier`.
         folder: Where the tables and runs are kept; finished runs in this folder are reused. By default a temporary
             folder, which is removed with the leaderboard and its estimators.

@@ -20,7 +20,7 @@ from torch_goat.ops.neighborhoods import Neighborhoods
 
 
 class GOAT(BasicGNN):
-    r"""A graph neural network of :class:`~torch_goat.nn.GOATConv` layers, with PyG's options for such networks.
+    r"""A graph neural network of :class:`~torch_goat.nn.GOATConv` layers, with the options of PyG's models.
 
     Unlike PyG's models, it ends in a linear layer if ``out_channels`` is given, since the output of an RNN lies in
     :math:`(-1, 1)`.
@@ -29,13 +29,12 @@ class GOAT(BasicGNN):
         in_channels: The size of each input, or ``-1`` to infer it from the first call.
         hidden_channels: The size of each layer's output, all heads together.
         num_layers: The number of layers.
-        out_channels: The size of the output; ``hidden_channels`` and no linear layer if ``None``.
-        dropout: The probability of dropping a hidden element, and a coefficient in a layer.
+        out_channels: The size of the output; if ``None``, it is ``hidden_channels``, and there is no linear layer.
+        dropout: The probability of dropping an element between layers, and of dropping a coefficient within a layer.
         act, act_first, act_kwargs, norm, norm_kwargs: As in PyG.
         jk: Jumping knowledge: ``None``, ``"last"``, ``"cat"``, ``"max"`` or ``"lstm"``.
         **kwargs: The options of :class:`~torch_goat.nn.GOATConv`, including ``heads``; ``v2=True`` means
-            ``attention="gatv2"``, as in PyG's ``GAT``. Each layer has a copy of a module that is given as
-            ``attention``.
+            ``attention="gatv2"``, as in PyG's ``GAT``. A module passed as ``attention`` is copied for each layer.
     """
 
     supports_edge_weight: Final[bool] = False
@@ -115,9 +114,9 @@ class GOAT(BasicGNN):
             num_sampled_nodes_per_hop: The number of nodes per hop of a sampled batch, to trim each layer to the part
                 that later layers read, as in PyG.
             num_sampled_edges_per_hop: The number of edges per hop.
-            orderings: For each layer, an ordering to replay, or ``None`` to sort.
-            order_by: A number per edge, by which all layers order the neighbours; see :class:`~torch_goat.nn.GOATConv`.
-            n_id: The numbers of the nodes in the whole graph; see :class:`~torch_goat.nn.GOATConv`.
+            orderings: An ordering to replay for each layer, or ``None`` for layers that sort.
+            order_by: A number per edge by which all layers order the neighbours; see :class:`~torch_goat.nn.GOATConv`.
+            n_id: The indices of the nodes in the whole graph; see :class:`~torch_goat.nn.GOATConv`.
             return_orderings: Whether to return ``(out, orderings)``.
         """
         if isinstance(x, Proxy):  # to_hetero traces with all arguments given
@@ -188,7 +187,7 @@ class GOAT(BasicGNN):
             embedding_device: Where the states of all nodes are kept between layers.
             progress_bar: Whether to show progress.
             cache: Whether to keep the batches of the first layer in memory for the other layers.
-            order_by: The name of the attribute of the batches with a number per edge, by which neighbours are ordered.
+            order_by: The batch attribute that holds a number per edge by which neighbours are ordered.
         """
         if self.training:
             raise ValueError("inference is for evaluation; call model.eval() first.")

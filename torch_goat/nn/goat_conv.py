@@ -60,9 +60,9 @@ class GOATConv(MessagePassing):
         \alpha_{i\pi(1)} \mathbf{W}_1 \mathbf{h}_{\pi(1)}, \ldots,
         \alpha_{i\pi(P)} \mathbf{W}_1 \mathbf{h}_{\pi(P)}\right]\right)
 
-    Each head has its own :math:`\mathbf{W}_1`, :math:`\mathbf{w}_2` and RNN. Equal scores are ordered by the first
-    element in which the input states differ, ascending (Algorithm 1). Scores, softmax and sorting use at least float32.
-    Parallel edges are read once each; a target without neighbours gets zeros (plus the bias).
+    Each head has its own :math:`\mathbf{W}_1`, :math:`\mathbf{w}_2` and RNN. Neighbours with equal scores are ordered
+    by the first element in which their input states differ, ascending (Algorithm 1). Scores, softmax and sorting use at
+    least float32. Parallel edges are read once each. A target without neighbours gets zeros (plus the bias).
 
     Args:
         in_channels: The size of each input, or ``-1`` to infer it from the first call. A pair gives the sizes of the
@@ -74,35 +74,34 @@ class GOATConv(MessagePassing):
         negative_slope: The slope of LeakyReLU for negative values.
         dropout: The probability of dropping a coefficient in training; it never changes the order.
         add_self_loops: Whether a node is in its own neighbourhood. Existing self loops are replaced.
-        edge_dim: The number of edge features, or ``-1`` to infer it from the first call; they enter the score only.
-        fill_value: The edge features of added self loops: a number, a tensor, or how to reduce those of the edges that
-            point to the node (``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``).
+        edge_dim: The number of edge features, or ``-1`` to infer it from the first call. They only affect the scores.
+        fill_value: The edge features of added self loops: a number, a tensor, or how to reduce the features of the
+            edges that point to the node (``"mean"``, ``"add"``, ``"min"``, ``"max"`` or ``"mul"``).
         bias: Whether to add a bias to the output. The RNN always has its own.
         residual: Whether to add a linear map of the target's input to the output.
-        head_pooling: How heads are combined, instead of ``concat``: ``"cat"``, ``"sum"`` or ``"mean"``.
-        attention: ``"gat"`` (the paper), ``"gatv2"``,
-            :math:`\mathbf{w}_2^{\top} \mathrm{LeakyReLU}(\mathbf{W}_1 \mathbf{h}_j + \mathbf{W}_t \mathbf{h}_i)`, or a
+        head_pooling: How to combine the heads: ``"cat"``, ``"sum"`` or ``"mean"``; ``None`` leaves it to ``concat``.
+        attention: ``"gat"`` (the paper); ``"gatv2"``, with the scores
+            :math:`\mathbf{w}_2^{\top} \mathrm{LeakyReLU}(\mathbf{W}_1 \mathbf{h}_j + \mathbf{W}_t \mathbf{h}_i)`; or a
             module that maps target states ``[E, heads, out_channels]``, source states of the same shape and edge
             features ``[E, edge_dim]`` (or ``None``) to scores ``[E, heads]``.
-        rnn: ``"lstm"``, ``"gru"``, ``"rnn"``; ``"mingru"`` or ``"minlstm"``, without recurrent weights and fast at any
-            width (see :class:`~torch_goat.nn.ragged_rnn.RaggedRNN`); or a factory
-            ``(in_channels, out_channels) -> module`` of sequence models that read a ``PackedSequence`` (slower; see
+        rnn: ``"lstm"``, ``"gru"`` or ``"rnn"``; ``"mingru"`` or ``"minlstm"``, which have no recurrent weights and are
+            fast at any width (see :class:`~torch_goat.nn.ragged_rnn.RaggedRNN`); or a factory
+            ``(in_channels, out_channels) -> module`` of modules that read a ``PackedSequence`` (slower; see
             :class:`~torch_goat.nn.packed_rnn.PackedRNN`).
         bidirectional: Whether a built-in RNN reads in both directions.
-        max_neighbors: The maximum number of neighbours that are read besides the node itself; all if ``None``. The
-            softmax runs over the selected neighbours.
-        neighbor_selection: ``"random"`` draws neighbours uniformly without replacement: anew in every training step,
-            always the same ones in evaluation. ``"top"`` takes those with the highest scores, per head.
+        max_neighbors: The maximum number of neighbours to read besides the node itself; all if ``None``. The softmax
+            runs over the selected neighbours.
+        neighbor_selection: ``"random"`` draws neighbours uniformly without replacement: new ones in every training
+            step, always the same ones in evaluation. ``"top"`` takes those with the highest scores, per head.
         mean_residual: Whether to add GAT's output to that of the RNN: the mean of the neighbours' states
             :math:`\mathbf{W}_1 \mathbf{h}_j`, weighted by their coefficients.
-        scaling: The factor of a state before it is read: ``"softmax"``, its coefficient, or ``"size"``, its coefficient
-            times the number of neighbours, which is 1 on average.
+        scaling: What a state is multiplied by before the RNN reads it: ``"softmax"``, its coefficient; or ``"size"``,
+            its coefficient times the number of neighbours, which is 1 on average.
         state_norm: Whether to normalise the states per node and head before they are scaled.
         state_dropout: The probability of dropping an element of the states that the RNN reads.
         order_noise: If positive, the order gets a gradient of its own in training: the result is compared with that of
-            a second order, which is drawn by adding noise to the scores. The noise is given in standard deviations of
-            the scores; 0.1 to 0.3 are good values. The output does not change. The attribute can be changed during
-            training.
+            a second order, drawn by adding noise to the scores. The output does not change. The value is the noise in
+            standard deviations of the scores; 0.1 to 0.3 works well. It can be changed during training.
         rnn_init: The initialisation of a built-in RNN: ``"orthogonal"`` (default), with orthogonal recurrent matrices
             and gate biases that let a state keep most of itself, or ``"uniform"``, as in PyTorch.
         flow: ``"source_to_target"`` or ``"target_to_source"``, as in PyG: with the latter, sources are
@@ -205,7 +204,7 @@ class GOATConv(MessagePassing):
 
     @property
     def order_noise(self) -> float:
-        """The noise of the order that is drawn in training; see the class. It can be set at any time."""
+        """The noise of the order that is drawn in training, as in the class's arguments. It can be set at any time."""
         return float(self._noise)
 
     @order_noise.setter
@@ -255,7 +254,7 @@ class GOATConv(MessagePassing):
                 enter the scores, and there is no ``residual``.
             edge_index: COO ``[2, E]`` in any order, an ``EdgeIndex``, a torch sparse matrix as PyG's ``adj_t`` (rows
                 are targets; its values are the edge features if ``edge_dim=1`` and are ignored otherwise), or
-                :class:`~torch_goat.nn.Neighborhoods` built from such edges, which are then not reversed by ``flow``.
+                :class:`~torch_goat.nn.Neighborhoods` built from such edges, to which ``flow`` does not apply.
             edge_attr: The edge features, in the order of the edges in ``edge_index``.
             size: The numbers of sources and targets, if neither ``x`` nor a sparse matrix determines them.
             return_attention_weights: Whether to also return ``(edge_index, alpha)``: the input edges with self loops
@@ -267,9 +266,10 @@ class GOATConv(MessagePassing):
                 heads read an added self loop first, then the neighbours in decreasing order of this number. Edges with
                 equal numbers are ordered by Algorithm 1, and by their features if their sources have equal states. Not
                 supported for sparse matrices.
-            n_id: The indices of the sources in the whole graph, if this graph is a part of it, or in their own graphs,
-                if it is a batch of several. In evaluation, a random selection of neighbours is then the same as in the
-                whole graph or in each graph alone. Not supported for a pair of ``in_channels``.
+            n_id: The index of each source in the whole graph, if this graph is a part of it, or in its own graph, if
+                this is a batch of several graphs. With ``neighbor_selection="random"``, evaluation then selects the
+                same neighbours as in the whole graph or in each graph alone. Not supported for a pair of
+                ``in_channels``.
             return_ordering: Whether to also return the :class:`~torch_goat.nn.Ordering`.
 
         Returns:

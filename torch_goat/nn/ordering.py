@@ -22,10 +22,9 @@ _FIELDS = ("ptr", "token", "source", "score", "weight")
 class Ordering:
     r"""The order in which a GOAT layer read every neighbourhood, per head, with its scores and coefficients.
 
-    A layer returns it with ``return_ordering=True``. If it is passed back as
-    ``layer(x, edge_index, ordering=ordering)``, the layer replays the order, with coefficients computed from the
-    current weights: the paper's GOAT-fixed. A node's neighbourhood includes the node itself if the layer adds self
-    loops.
+    A layer returns it with ``return_ordering=True``. Pass it back as ``layer(x, edge_index, ordering=ordering)`` to
+    replay the order with coefficients from the current weights (the paper's GOAT-fixed). A node's neighbourhood
+    includes the node itself if the layer adds self loops.
 
     Two orderings are equal if they list the same neighbours of the same graph in the same order; scores and
     coefficients are not compared.
@@ -139,8 +138,8 @@ class Ordering:
     __hash__ = None  # type: ignore[assignment]
 
     def check_fits(self, hood: Neighborhoods, read: Neighborhoods, heads: int, checks: bool | None = None) -> None:
-        """Raises an error unless this ordering is one of ``hood``, of which a selection of the size of ``read`` is
-        read."""
+        """Raises an error unless this is an ordering of ``hood``, or of a selection from it with the sizes of
+        ``read``."""
         if self.heads != heads:
             raise ValueError(f"the ordering has {self.heads} heads, but the layer has {heads}.")
         if self.num_nodes != hood.num_targets:

@@ -21,7 +21,7 @@ class RaggedRNN(Module):
 
     The final states of both directions of a bidirectional RNN are concatenated, each ``ceil(out_channels / 2)`` wide;
     if ``out_channels`` is odd, the last column of the backward direction is dropped. The weights of all heads are
-    stacked; each head's have the layout of PyTorch's RNNs.
+    stacked; those of each head have the layout of PyTorch's RNNs.
 
     Besides PyTorch's cells there are the minGRU and minLSTM of `"Were RNNs All We Needed?"
     <https://arxiv.org/abs/2410.01201>`_, whose gates depend on the input alone:
@@ -31,9 +31,9 @@ class RaggedRNN(Module):
         \mathbf{b}_n), \quad \mathbf{z}_t = \sigma(\mathbf{W}_z \mathbf{x}_t + \mathbf{b}_z)
 
     and, in a minLSTM, :math:`\mathbf{z}_t = \mathbf{i}_t / (\mathbf{i}_t + \mathbf{f}_t)` with an input and a forget
-    gate. They have no recurrent weights (``weight_hh`` and ``bias_hh`` are ``None``), width costs only elementwise
-    work, and a long segment is not a chain of dependent steps. The gates in ``weight_ih`` and ``bias_ih`` are
-    :math:`z, n` and :math:`i, f, n`.
+    gate. They have no recurrent weights (``weight_hh`` and ``bias_hh`` are ``None``). Width therefore costs only
+    elementwise work, and a long segment is not a chain of dependent steps. The gates in ``weight_ih`` and ``bias_ih``
+    are :math:`z, n` for a minGRU and :math:`i, f, n` for a minLSTM.
 
     Args:
         kind: ``"lstm"``, ``"gru"``, ``"rnn"``, ``"mingru"`` or ``"minlstm"``.
@@ -42,9 +42,9 @@ class RaggedRNN(Module):
         heads: The number of RNNs.
         bidirectional: Whether to read segments in both directions.
         backend: A name of :func:`torch_goat.backends`, or ``"auto"``.
-        init: ``"uniform"``, as in PyTorch; or ``"orthogonal"``: orthogonal recurrent matrices, Glorot's input matrices,
-            and zero biases except for those that let a state keep :math:`\sigma(1)`, 73 %, of itself in a step: 1 in
-            the forget gate of an LSTM or minLSTM, -1 in the input gate of a minLSTM and the update gate of a minGRU.
+        init: ``"uniform"``, as in PyTorch; or ``"orthogonal"``: orthogonal recurrent matrices, Glorot's input matrices
+            and zero biases, except for 1 in the forget gate of an LSTM or minLSTM and -1 in the input gate of a minLSTM
+            and the update gate of a minGRU. With these, a state keeps :math:`\sigma(1)`, 73 %, of itself in a step.
     """
 
     weight_hh: Parameter | None

@@ -20,8 +20,8 @@ class RNNAggregation(Aggregation):
         in_channels: The size of one element, or ``-1`` to infer it from the first call.
         out_channels: The size of one result, both directions together.
         rnn: ``"lstm"``, ``"gru"``, ``"rnn"``, ``"mingru"`` or ``"minlstm"``.
-        bidirectional: Whether to read groups in both directions, each with half of ``out_channels``, rounded up; the
-            last column is dropped if ``out_channels`` is odd.
+        bidirectional: Whether to read groups in both directions. Each direction has half of ``out_channels``, rounded
+            up; if it is odd, the last column is dropped.
         backend: A name of :func:`torch_goat.backends`, or ``"auto"``.
 
     Attributes:
@@ -63,7 +63,7 @@ class RNNAggregation(Aggregation):
         dim: int = -2,
         max_num_elements: int | None = None,
     ) -> Tensor:
-        """Aggregates; ``max_num_elements``, the padding width in PyG, is ignored."""
+        """Aggregates each group. ``max_num_elements``, the padding width in PyG, is ignored."""
         self._check(x)
         if dim not in (-2, 0):
             raise ValueError(f"RNNAggregation aggregates over dimension 0 (or -2), got dim={dim}.")
@@ -82,7 +82,7 @@ class RNNAggregation(Aggregation):
         return self._read(x, source, ptr)
 
     def read(self, x: Tensor, source: Tensor, ptr: Tensor) -> Tensor:
-        """Aggregates rows that may be in several groups; each is projected only once.
+        """Aggregates rows that can be in several groups. Each row is projected only once.
 
         Args:
             x: The rows ``[S, in_channels]``.

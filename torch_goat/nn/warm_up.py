@@ -13,13 +13,13 @@ _NODES = 24  # of a ring with a hub
 def warm_up(module: Module) -> None:
     """Compiles the kernels of all GOAT layers of a module, forward and backward, on their device.
 
-    The first call of a layer compiles its kernels, which takes some 10 to 30 seconds unless an earlier process has left
-    them in the cache. Call this function before you measure time or serve requests. Copies of the layers run on a tiny
-    graph: weights, gradients and random numbers do not change.
+    The first call of a layer compiles its kernels, which takes some 10 to 30 seconds unless an earlier process cached
+    them. Call this function before you measure time or serve requests. Copies of the layers run on a tiny graph, so
+    weights, gradients and random numbers do not change.
 
     Args:
         module: A :class:`~torch_goat.nn.GOATConv`, an :class:`~torch_goat.nn.RNNAggregation`, or any module that
-            contains such layers. Sizes that are inferred from the first call must already be known.
+            contains such layers. A layer that infers sizes from its first call must have been called before.
     """
     layers = [part for part in module.modules() if isinstance(part, GOATConv | RNNAggregation)]
     if not layers:

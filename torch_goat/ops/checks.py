@@ -16,11 +16,11 @@ _default = True
 
 
 def set_checks(enabled: bool) -> None:
-    """Sets whether input data is checked where a layer does not say so itself (``conv.checks``). Default: ``True``.
+    """Sets whether layers check input data (default: ``True``). A layer's own ``checks`` attribute takes precedence.
 
     Args:
-        enabled: ``False`` skips the range check of indices, the search for non-finite features, the comparison of
-            a replayed ordering with its graph and, on a GPU, of the edges with those whose layout is cached. Invalid
+        enabled: ``False`` skips the range check of indices, the search for non-finite features, the check that a replayed
+            ordering fits the graph and, on a GPU, the comparison of the edges with those of the cached layout. Invalid
             input then gives wrong results or an error inside PyTorch, and indices that are out of range can crash the
             process. Code compiled by ``torch.compile`` checks indices only.
     """

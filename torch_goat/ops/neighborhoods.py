@@ -10,9 +10,11 @@ from torch_goat.ops.segments import Memo, Segments, gather_columns, segment_redu
 class Neighborhoods(Segments):
     r"""The layout of the closed neighbourhoods :math:`\overline{\mathcal{N}}(i)` of a graph.
 
-    A neighbourhood is a segment of *tokens*, sorted by source, so that the place of a token does not depend on the
-    order in which edges were given. Multi-edges are one token each. Build it with :meth:`from_edge_index` and pass it
-    to any number of layers instead of ``edge_index``. Do not write to its tensors.
+    Build it with :meth:`from_edge_index` and pass it to any number of layers instead of ``edge_index``. Do not write to
+    its tensors.
+
+    A neighbourhood is a segment of *tokens*: its edges, sorted by source. The place of a token therefore does not
+    depend on the order in which edges were given. Parallel edges are one token each.
 
     Attributes:
         edge_index: The edges from source to target, in the order in which they were given, self loops appended

@@ -27,7 +27,7 @@ class BackendStatus(NamedTuple):
 
 
 def backends() -> dict[str, BackendStatus]:
-    """The backends of the RNN by name, with whether each can run on this machine and, if not, why."""
+    """The backends of the RNN by name: whether each can run on this machine and, if not, why."""
     status = {
         "reference": BackendStatus(True, "a loop over nodes and heads, with torch.nn's modules if it has the cell")
     }
