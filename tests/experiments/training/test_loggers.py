@@ -76,7 +76,7 @@ def leveldb_records(content: bytes) -> Iterator[bytes]:
 
 @pytest.mark.filterwarnings("ignore")  # of the packages that W&B imports
 def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("wandb", reason="wandb is not installed")
+    wandb = pytest.importorskip("wandb", reason="wandb is not installed")
     pytest.importorskip("pytorch_lightning", reason="pytorch-lightning is not installed")
     from wandb.proto.wandb_internal_pb2 import Record
 
@@ -91,6 +91,7 @@ def test_weights_and_biases_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ids.append((tmp_path / "wandb.id").read_text())
         (tmp_path / "wandb").rename(tmp_path / f"part-{first}")  # runs of the same second have the same folder
     assert ids[0] == ids[1]
+    wandb.teardown()  # waits for the process that writes the files
     seen = []
     for file in sorted(tmp_path.glob(f"part-*/offline-run-*-{ids[0]}/*.wandb")):
         for data in leveldb_records(file.read_bytes()):
