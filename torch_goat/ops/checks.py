@@ -19,10 +19,10 @@ def set_checks(enabled: bool) -> None:
     """Sets whether layers check input data (default: ``True``). A layer's own ``checks`` attribute takes precedence.
 
     Args:
-        enabled: ``False`` skips the range check of indices, the search for non-finite features, the check that a replayed
-            ordering fits the graph and, on a GPU, the comparison of the edges with those of the cached layout. Invalid
-            input then gives wrong results or an error inside PyTorch, and indices that are out of range can crash the
-            process. Code compiled by ``torch.compile`` checks indices only.
+        enabled: ``False`` skips the range check of indices, the search for non-finite features, the check that a
+            replayed ordering fits the graph and, on a GPU, the comparison of the edges with those of the cached layout.
+            Invalid input then gives wrong results or an error inside PyTorch, and indices that are out of range can
+            crash the process. Code compiled by ``torch.compile`` checks indices only.
     """
     if not isinstance(enabled, bool):
         raise TypeError(f"set_checks expects True or False, got {enabled!r}.")
