@@ -63,7 +63,7 @@ def test_new_tables_may_have_other_columns_and_unseen_values(tmp_path: Path) -> 
     assert new.data.x[1, town].sum() == 1
     notes = " ".join(new.notes)
     assert "line 2, column 'town': the category 'Rome' was not seen in training" in notes
-    assert "line 3, column 'member': a value is missing, although none was in training" in notes
+    assert "line 3, column 'member': a value is missing, although every training node had one" in notes
     assert "does not use the columns colour" in notes
     assert new.target is None
 

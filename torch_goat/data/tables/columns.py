@@ -111,9 +111,10 @@ def encode(source: Source, columns: Sequence[Column], notes: list[str]) -> np.nd
         if column.missing:
             out[missing, place + column.width - 1] = 1
         elif missing.any():
+            where = source.where(first_row(missing), column.name)
             notes.append(
-                f"{source.where(first_row(missing), column.name)}: a value is missing, although none was in training; "
-                f"it was filled in ({int(missing.sum())} in total)."
+                f"{where}: a value is missing, although every training node had one; it was filled in "
+                f"({int(missing.sum())} in total)."
             )
         place += column.width
     return out
