@@ -231,7 +231,6 @@ def main() -> None:
         "rows": [],
         "first_calls": [],
     }
-
     turns = [(case, threads) for case in cases for threads in map(int, arguments.threads.split(","))]
     for case, threads in (bar := tqdm(turns, unit="case")):
         bar.set_postfix_str(f"{case.graph.name} {case.configuration.name}")

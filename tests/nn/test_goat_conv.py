@@ -1,10 +1,10 @@
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric.data import Batch, Data
 
 from tests.compare import relative_error, same_up_to_rounding
 from tests.graphs import small_graph
+from tests.nn.test_attention import Dot
 from torch_goat.nn import GOATConv
 
 N = 10
@@ -226,10 +226,6 @@ def test_orderings_that_do_not_fit_are_refused(options: dict, num_nodes: int, se
 
 
 def test_a_users_attention_and_rnn() -> None:
-    class Dot(torch.nn.Module):
-        def forward(self, target: Tensor, source: Tensor, edge_attr: Tensor | None) -> Tensor:
-            return (target * source).sum(dim=-1)
-
     conv = GOATConv.paper(5, 3, heads=2, attention=Dot(), rnn=torch.nn.GRU)
     x, edge_index = torch.randn(N, 5), small_graph()
     out, ordering = conv(x, edge_index, return_ordering=True)

@@ -204,7 +204,7 @@ class GOATConv(MessagePassing):
 
     @property
     def order_noise(self) -> float:
-        """The noise of the order that is drawn in training, as in the class's arguments. It can be set at any time."""
+        """The noise of the order that is drawn in training, in standard deviations of the scores; can be set."""
         return float(self._noise)
 
     @order_noise.setter
@@ -392,8 +392,8 @@ class GOATConv(MessagePassing):
             any_order = torch.arange(hood.num_places, device=hood.source.device).view(1, -1)
             read = hood.keep(keep_top(hood, any_order, top, self._bipartite)[0])
         if ordering is None:
-            tie_breakers = x_src.detach(), edge_attr
-            token, source = sort_neighbors(score.detach(), *tie_breakers, hood, rank, top, self._bipartite)
+            score, x_src = score.detach(), x_src.detach()
+            token, source = sort_neighbors(score, x_src, edge_attr, hood, rank, top, self._bipartite)
             return token, source, read
         ordering.check_fits(hood, read, self.heads, self.checks)
         # Tensors of inference mode cannot be saved for the backward.

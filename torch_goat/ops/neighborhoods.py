@@ -168,20 +168,19 @@ class Neighborhoods(Segments):
 
     def keep(self, mask: Tensor) -> "Neighborhoods":
         """The same neighbourhoods with only the tokens in ``mask`` ``[E]``; the edges stay the same."""
-        edge, source, target = self.edge[mask], self.source[mask], self.target[mask]
-        sizes, rest = (
-            (self.num_sources, self.num_targets),
-            (self.add_self_loops, self.num_given, self._given, self.reverse),
-        )
-        return Neighborhoods(self.edge_index, edge, source, target, sizes, *rest)
+        return self._with(self.edge_index, self.edge[mask], self.source[mask], self.target[mask], self._given)
 
     def to(self, device: str | torch.device, non_blocking: bool = False) -> "Neighborhoods":
         """A copy on another device."""
         parts = (self.edge_index, self.edge, self.source, self.target)
         edge_index, edge, source, target = (part.to(device, non_blocking=non_blocking) for part in parts)
-        sizes, given = (self.num_sources, self.num_targets), self._given
-        given = None if given is None else given.to(device, non_blocking=non_blocking)
-        rest = (self.add_self_loops, self.num_given, given, self.reverse)
+        given = None if self._given is None else self._given.to(device, non_blocking=non_blocking)
+        return self._with(edge_index, edge, source, target, given)
+
+    def _with(
+        self, edge_index: Tensor, edge: Tensor, source: Tensor, target: Tensor, given: Tensor | None
+    ) -> "Neighborhoods":
+        sizes, rest = (self.num_sources, self.num_targets), (self.add_self_loops, self.num_given, given, self.reverse)
         return Neighborhoods(edge_index, edge, source, target, sizes, *rest)
 
     def __repr__(self) -> str:

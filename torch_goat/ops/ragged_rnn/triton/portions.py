@@ -55,9 +55,7 @@ def _divided(hood: Neighborhoods) -> list[Portion]:
     cut = cut.clamp(max=hood.num_segments)
     cuts = {(0, 0), (hood.num_segments, hood.num_places), *zip(*torch.stack([cut, end[cut - 1]]).tolist(), strict=True)}
     source, token = hood.by_source
-    rank = torch.empty_like(hood.by_length)
-    rank[hood.by_length] = torch.arange(hood.num_segments, device=rank.device)
-    rank = rank[hood.target[token]]
+    rank = hood.by_length.argsort()[hood.target[token]]
     by_portion = torch.searchsorted(cut, rank, right=True).sort(stable=True).indices  # and by source in each
     shift = -from_row[rank]
     found = []
