@@ -86,3 +86,5 @@ class EpochGraph:
             self._possible = False
         else:
             self._graph = graph
+            # The capture resets a counter of random numbers on its stream, where the replay is about to set it here.
+            torch.cuda.current_stream(self._device).wait_stream(self._stream)
