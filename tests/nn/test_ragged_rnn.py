@@ -67,13 +67,15 @@ def test_a_long_segment_equals_pytorch(kind: str, backend: str, hidden: int, len
     rnn = RaggedRNN(kind, 3, 2 * hidden)
     z, source, weight, ptr = segments(1, 3, [1, length, 2, 33])
     found = evaluate(rnn, backend, z.float(), source, weight.float(), ptr)
-    module = rnn.as_torch(0).to("cpu", torch.double)
-    rows = weight[0, :, None] * z.requires_grad_()[source[0], 0]  # [places, 3]
+    # On the same device: on a GPU, cuDNN reads a long segment in seconds.
+    device = device_of(backend)
+    module, z = rnn.as_torch(0).to(device, torch.double), z.to(device).requires_grad_()
+    rows = weight[0, :, None].to(device) * z[source[0].to(device), 0]  # [places, 3]
     # One segment at a time: the time of a packed sequence is quadratic in the length.
     states = [module(own[:, None])[1] for own in rows.split(ptr.diff().tolist())]
     out = torch.cat([state[0] if kind == "lstm" else state for state in states], dim=1)
     out = out.transpose(0, 1).flatten(1)[:, None]  # [segments, 1, 2 * hidden]
-    expected = with_gradients(module, out, z)
+    expected = {name: value.cpu() for name, value in with_gradients(module, out, z).items()}
     both = torch.stack([expected["weight_hh_l0"], expected["weight_hh_l0_reverse"]])
     assert relative_error(found["output"], expected["output"]) < 1e-5
     assert relative_error(found["input 0"], expected["input 0"]) < 1e-5
