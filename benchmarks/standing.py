@@ -1,6 +1,7 @@
 """The summary of the results: GOAT, the paper's numbers, and the best baseline with the p-values of the difference.
 
     python benchmarks/standing.py --figure docs/images/standing.png > results/standing.md
+    python benchmarks/standing.py --cost > results/cost.md
 
 Reads the tables in ``results`` and trains nothing. Of the variants of GOAT in a table, the one with the best mean on
 validation nodes is compared. The best baseline is that of the test nodes, which favours the baselines.
@@ -10,10 +11,16 @@ import argparse
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
+import torch
+
 from torch_goat import settings
+from torch_goat.data.datasets import DATASETS
+from torch_goat.experiments import Experiment
 from torch_goat.experiments.comparison import Comparison, compare_runs, rank_key
+from torch_goat.experiments.models import Network
 from torch_goat.experiments.recipes import Recipe, plan, read_recipe
 from torch_goat.experiments.tables import Ledger, ResultTable, tabulate
 from torch_goat.experiments.tables.table import Entry, Heading
@@ -58,6 +65,7 @@ CELLS = [
     for table, columns in COLUMNS.items()
     for column in columns
 ]
+COST_HEADER = ("task", "GOAT", "parameters", "time", "best baseline", "parameters", "time", "device")
 HEADER = ("task", "GOAT", "GOAT, exact form", "the paper's GOAT", "best baseline", "p", "p (Holm)")
 
 
@@ -160,6 +168,29 @@ def markdown(folder: Path = RESULTS) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
+def cost(folder: Path = RESULTS) -> str:
+    """The number of parameters and the median training time of GOAT and the best baseline as a table."""
+    lines = [COST_HEADER, ("---", "---", "---:", "---:", "---", "---:", "---:", "---")]
+    for cell, standing in standings(folder).items():
+        table, cells, devices = read(cell.table, folder), [], []
+        for row in (standing.row, standing.comparison.other):
+            group = table.entries[row, cell.column].group
+            assert group is not None
+            count, seconds = num_parameters(group.runs[0].experiment), median(run.result.seconds for run in group.runs)
+            cells += [table.labels[row], f"{count:,}", f"{seconds:.1f} s"]
+            devices.append(" and ".join(dict.fromkeys(_device(run.result.device) for run in group.runs)))
+        lines.append((label(cell, table), *cells, " / ".join(dict.fromkeys(devices))))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+def num_parameters(experiment: Experiment) -> int:
+    """The number of trainable parameters of an experiment's network."""
+    data = DATASETS[experiment.dataset]
+    degree = torch.ones(2)  # of which PNA's scalers depend, but no parameters
+    network = Network(experiment.model, data.features, max(1, data.classes), degree=degree)
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
 def figure(path: Path, folder: Path = RESULTS) -> None:
     """Draws GOAT minus the best baseline in every cell with its 95 % interval, the best cells on top."""
     from matplotlib.figure import Figure
@@ -199,6 +230,10 @@ def _rivals(table: ResultTable, standing: Standing) -> str:
     return f"{table.labels[standing.row]} − {table.baselines[standing.comparison.other]}"
 
 
+def _device(name: str) -> str:
+    return "H200" if "H200" in name else "CPU" if "CPU" in name else name
+
+
 def _p(value: float | None) -> str:
     return "-" if value is None else "< 0.001" if value < 0.001 else f"{value:.3f}"
 
@@ -216,7 +251,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder of the tables")
     parser.add_argument("--figure", type=Path, help="where to draw the differences")
+    parser.add_argument("--cost", action="store_true", help="print parameters and training times instead")
     options = parser.parse_args()
     if options.figure:
         figure(options.figure, options.results)
-    print(markdown(options.results), end="")
+    print((cost if options.cost else markdown)(options.results), end="")

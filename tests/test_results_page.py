@@ -15,6 +15,8 @@ from scipy import stats
 from standing import CELLS, RESULTS, holm, read, recipe_of, standings
 
 from tests.pages import ROOT, check_numbers
+from torch_goat.experiments import Experiment
+from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes import finals, plan, read_recipe, trials
 from torch_goat.experiments.tables import Ledger
 from torch_goat.experiments.tables.ledger import read_lines
@@ -93,6 +95,13 @@ def fits() -> dict[tuple[str, str], float]:
 
 def test_the_summary_is_of_the_tables() -> None:
     assert (RESULTS / "standing.md").read_text(encoding="utf-8") == standing.markdown()
+
+
+def test_the_cost_is_of_the_models_of_the_summary() -> None:
+    assert (RESULTS / "cost.md").read_text(encoding="utf-8") == standing.cost()
+    gcn = Experiment("cora", model=ModelOptions(name="gcn", hidden_channels=64, num_layers=3))
+    by_hand = (1433 * 64 + 64) + (64 * 64 + 64) + (64 * 7 + 7)
+    assert standing.num_parameters(gcn) == by_hand
 
 
 def test_goat_is_the_variant_that_is_best_on_validation_nodes() -> None:
