@@ -15,7 +15,7 @@ from scipy import stats
 from standing import CELLS, RESULTS, holm, read, recipe_of, standings
 
 from tests.pages import ROOT, check_numbers
-from torch_goat.experiments.recipes import finals, plan, read_recipe, trials
+from torch_goat.experiments.recipes import RECIPES, finals, plan, read_recipe, trials
 from torch_goat.experiments.tables import Ledger
 from torch_goat.experiments.tables.ledger import read_lines
 
@@ -116,6 +116,16 @@ def test_the_figure_shows_the_difference_of_the_means_and_its_interval(tmp_path:
     assert standings()[cora].interval == pytest.approx(interval.confidence_interval(0.95), rel=1e-6)
     standing.figure(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def test_the_readme_of_the_results_says_which_tables_are_incomplete() -> None:
+    *_, lines = (RESULTS / "README.md").read_text(encoding="utf-8").partition("| table | device | missing |")
+    rows = [line.strip("| ").split(" | ") for line in lines.splitlines() if line.startswith("| `")]
+    missing = {name: cell for names, _, cell in rows for name in names.replace("`", "").split(", ")}
+    assert missing.keys() == set(RECIPES)
+    for name, cell in missing.items():
+        run = (RESULTS / f"{name}.jsonl").exists()
+        assert (cell == "-") == (run and all(entry.complete for entry in read(name).entries.values())), name
 
 
 def test_holms_adjustment() -> None:
