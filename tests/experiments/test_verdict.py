@@ -293,6 +293,10 @@ def test_models_that_are_not_shown_to_be_better_than_the_trivial_one_are_not_rec
     assert one.sentences[0].startswith("No model is shown")
     assert one.sentences[-1] == "Recommended: more splits or seeds before any of these models is used."
     assert "shown to predict" not in str(verdict(runs("goat", [0.6], [0.6]), runs("constant", [0.5], [0.5])))
+    # If it is better there, but worse on the test nodes, too few runs are no reason to recommend it.
+    worse = verdict(runs("trees", [0.8], [0.5]), runs("constant", [0.6], [0.6]))
+    assert worse.sentences[0] == "No model is shown to predict 'label' better than the majority class."
+    assert worse.sentences[-1] == one.sentences[-1]
     # Errors are those of a number.
     error = verdict(runs("goat", trivial, trivial, metric="mse"), runs("constant", near, near, metric="mse"))
     assert error.sentences[0] == "No model is shown to predict 'label' better than the training mean."

@@ -300,9 +300,16 @@ def _trivial(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[bool,
     best, trivial = groups[0], next((one for one in groups if _model(one) == "constant"), None)
     if trivial is None:
         return False, ""
-    found = {one.label: compare(one, trivial, False).conclusion for one in groups if one is not trivial}
-    none = "clearly better" not in found.values()
-    if found.get(best.label, "" if none else "clearly better") in ("clearly better", "too few runs to tell"):
+    found = {one.label: compare(one, trivial, False) for one in groups if one is not trivial}
+    none = all(one.conclusion != "clearly better" for one in found.values())
+    versus = found.get(best.label)
+    if versus is None:
+        useful = not none
+    elif versus.conclusion == "too few runs to tell":
+        useful = not (versus.difference > 0 if versus.metric in metrics.LOWER_IS_BETTER else versus.difference < 0)
+    else:
+        useful = versus.conclusion == "clearly better"
+    if useful:
         return False, ""
     tables = best.runs[0].experiment.tables
     what = "" if tables is None else f" {tables.target!r}"

@@ -62,7 +62,7 @@ class GOATConv(MessagePassing):
 
     Each head has its own :math:`\mathbf{W}_1`, :math:`\mathbf{w}_2` and RNN. Neighbours with equal scores are ordered
     by the first element in which their input states differ, ascending (Algorithm 1). Scores, softmax and sorting use at
-    least float32. Parallel edges are read once each. A target without neighbours gets zeros (plus the bias).
+    least float32. Each of several parallel edges is read. A target without neighbours gets zeros (plus the bias).
 
     Args:
         in_channels: The size of each input, or ``-1`` to infer it from the first call. A pair gives the sizes of the

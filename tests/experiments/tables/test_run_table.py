@@ -33,9 +33,12 @@ def test_a_whole_search_needs_the_library_alone(tmp_path: Path) -> None:
     assert chosen["metrics"] == results[best]
     found = read_recipe(out / "tiny.toml")
     assert found.search.trials == 2
-    # From the lines alone, elsewhere, nothing is missing.
-    (out / "tiny").rename(tmp_path / "gone")
-    table = TableFolder(begun_recipe(recipe, out / "tiny", 0), out / "tiny")
+    # With copies of these two files, nothing is missing elsewhere.
+    there = tmp_path / "there"
+    there.mkdir()
+    for name in ("tiny.jsonl", "tiny.toml"):
+        (out / name).rename(there / name)
+    table = TableFolder(begun_recipe(recipe, there / "tiny", 0), there / "tiny")
     assert table.missing({("gcn", "size")}) == []
     assert table.settled == found
 

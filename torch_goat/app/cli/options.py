@@ -20,7 +20,9 @@ def _check_precision(value: str | None) -> str | None:
     return value
 
 
-Model = Annotated[str | None, typer.Option("--model", help="goat (default), gat, gcn, sage-lstm, ...")]
+Model = Annotated[
+    str | None, typer.Option("--model", help="goat (default), gat, gcn, sage-lstm, ...; on tables, several by default.")
+]
 Split = Annotated[str | None, typer.Option("--split", help="Split protocol; by default the dataset's own.")]
 Config = Annotated[
     Path | None,
@@ -66,7 +68,7 @@ _TABLE_OPTIONS: Final[dict[str, tuple[Any, str, str]]] = {
     "directed": (bool, "directed", "Pass messages from source to target only."),
     "edge_features": (bool, "edge_features", "Use the other edge columns as features."),
     "order_by": (str, "order_by", "Edge column, such as a time; GOAT reads neighbours in decreasing order of it."),
-    "category": (list[str] | None, "categories", "Numeric column to read as categories; repeatable."),
+    "category": (list[str] | None, "categories", "Column to read as categories, whatever its values; repeatable."),
     "drop": (list[str] | None, "drop", "Column to exclude from the features; repeatable."),
     "split_column": (
         str,

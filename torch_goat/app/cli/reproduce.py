@@ -59,7 +59,7 @@ def reproduce(
 
     Runs are in OUT/TABLE, with one line each in OUT/TABLE.jsonl; the whole table is in OUT/TABLE.md, .tex and .csv.
 
-    With --search, the settings of every row are the best of TRIALS trials on the validation nodes. They are saved in
+    With --search, the settings of every cell are the best of TRIALS trials on the validation nodes. They are saved in
     OUT/TABLE.toml, which becomes the recipe of that folder.
 
     To add your own rows: goat reproduce table2 --show > my.toml, add a row to it, then goat reproduce my.toml.
@@ -69,7 +69,7 @@ def reproduce(
 
     To run on another machine: write a plan with --plan-only PLAN.json, run python -m torch_goat.training.worker
     PLAN.json there, and copy the folders back for --collect; or run python -m torch_goat.tables.worker TABLE there, and
-    copy its OUT/TABLE.jsonl.
+    copy OUT/TABLE.jsonl and, after a search, OUT/TABLE.toml back.
 
     Example: goat reproduce table2 --only goat-lstm,gat --datasets cora,photo --jobs 2
     """

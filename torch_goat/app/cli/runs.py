@@ -48,7 +48,10 @@ def runs(
     dataset: Annotated[str, typer.Option(help="Only runs on this dataset.")] = "",
     model: Annotated[str, typer.Option(help="Only runs of this model.")] = "",
     done: Annotated[bool | None, typer.Option("--done/--unfinished", help="Only finished or unfinished runs.")] = None,
-    sort: Annotated[str, typer.Option(metavar="COLUMN", help="Sort by test, val, ...; best or smallest first.")] = "",
+    sort: Annotated[
+        str,
+        typer.Option(metavar="COLUMN", help="Sort by a column, such as val (best first) or seconds (smallest first)."),
+    ] = "",
     style: Annotated[str, typer.Option("--format", help="table, csv or json.")] = "table",
     accept: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Record new digests for a run whose files you have edited.")

@@ -23,7 +23,7 @@ class Tables:
     directed: bool = False  #: whether messages are passed from source to destination only
     edge_features: bool = False  #: whether the other edge columns are features
     order_by: str = ""  #: the edge column, numbers or dates, in whose decreasing order GOAT reads neighbours
-    categories: tuple[str, ...] = ()  #: numeric columns to read as categories
+    categories: tuple[str, ...] = ()  #: columns to read as categories, even if they are numeric or look like free text
     drop: tuple[str, ...] = ()  #: columns to exclude from the features
     #: a column with ``train``, ``val`` and ``test``; without ``val``, some training nodes are used for validation. A
     #: pattern such as ``fold_*`` names several such columns, one split each

@@ -1,8 +1,9 @@
 """A table on disk, and ``python -m torch_goat.tables.worker table2 --search 20``, which runs it without ``goat``.
 
 It needs only PyTorch, PyG and Lightning Fabric, so that a machine on which nothing else can be installed can run a
-whole search: the trials of each rung and the runs with the settings found. The results are in ``OUT/TABLE.jsonl``,
-which another machine shows with ``goat reproduce TABLE --out OUT --collect``.
+whole search: the trials of each rung and the runs with the settings found. The results are in ``OUT/TABLE.jsonl``, the
+settings that a search found in ``OUT/TABLE.toml``. With copies of both, ``goat reproduce TABLE --out OUT --collect``
+shows the table on another machine.
 """
 
 import argparse
