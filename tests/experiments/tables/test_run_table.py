@@ -12,6 +12,7 @@ from torch_goat.experiments.recipes import read_recipe
 from torch_goat.experiments.tables import run_table
 from torch_goat.experiments.tables.ledger import read_lines
 from torch_goat.experiments.tables.run_table import TableFolder, begun_recipe
+from torch_goat.settings import SettingsError
 
 SEARCHED = f"{TINY}\n[search.space]\nlearning_rate = [0.001, 0.1]\n"
 CELL = ("--only", "gcn", "--datasets", "size")
@@ -35,9 +36,13 @@ def test_a_whole_search_needs_the_library_alone(tmp_path: Path) -> None:
     assert found.search.trials == 2
     # From the lines alone, elsewhere, nothing is missing.
     (out / "tiny").rename(tmp_path / "gone")
-    table = TableFolder(begun_recipe(recipe, out / "tiny", 0), out / "tiny")
-    assert table.missing({("gcn", "size")}) == []
-    assert table.settled == found
+    for search in (0, 2):
+        table = TableFolder(begun_recipe(recipe, out / "tiny", search), out / "tiny")
+        assert table.missing({("gcn", "size")}) == []
+        assert table.settled == found
+        (out / "tiny.toml").unlink(missing_ok=True)
+    with pytest.raises(SettingsError, match=r"tiny.jsonl has trials of a search, but .*tiny.toml is missing; repeat"):
+        begun_recipe(recipe, out / "tiny", 0)
 
 
 def test_a_stopped_search_keeps_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
