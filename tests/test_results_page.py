@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
 import standing
 from scipy import stats
@@ -118,6 +119,12 @@ def test_the_figure_shows_the_difference_of_the_means_and_its_interval(tmp_path:
     cora = next(cell for cell in standings() if (cell.table, cell.column) == ("tuned", "cora"))
     interval = stats.ttest_ind(*(values("tuned", row, "cora") for row in ("goat", "gcn")), equal_var=False)
     assert standings()[cora].interval == pytest.approx(interval.confidence_interval(0.95), rel=1e-6)
+    # Ten splits of the same nodes, 87 for training and 37 for testing: Nadeau and Bengio's.
+    cornell = next(cell for cell in standings() if cell.column == "cornell")
+    rivals = standings()[cornell].row, standings()[cornell].comparison.other
+    gaps = np.subtract(*(values("heterophilous", row, "cornell") for row in rivals))
+    expected = stats.t.interval(0.95, 9, gaps.mean(), np.sqrt((1 / 10 + 37 / 87) * gaps.var(ddof=1)))
+    assert standings()[cornell].interval == pytest.approx(expected, rel=1e-6)
     standing.figure(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").stat().st_size > 10_000
 
