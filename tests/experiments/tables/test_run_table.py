@@ -45,19 +45,25 @@ def test_a_whole_search_needs_the_library_alone(tmp_path: Path) -> None:
         begun_recipe(recipe, out / "tiny", 0)
 
 
-def test_a_stopped_search_keeps_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_stopped_search_keeps_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int) -> None:
     recipe, out = write(tmp_path, SEARCHED.replace("epochs = 3", "epochs = 3\npatience = 0")), tmp_path / "results"
     arguments = [str(recipe), *CELL, "--search", "2", "--out", str(out), "--device", "cpu"]
 
     def stopped(runs: Sequence[PlannedRun], options: Any) -> list[Event]:
-        train(runs[0].experiment, runs[0].folder, device="cpu")
-        raise Interrupted("stopped; 1 of 2 runs are done.")
+        for run in runs[:count]:
+            train(run.experiment, run.folder, device="cpu")
+        raise Interrupted("stopped.")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_table, "run_logged", stopped)
         assert run_table.main(arguments) == 130
-    assert capsys.readouterr().err == "worker: stopped; 1 of 2 runs are done.\n"
-    assert len(read_lines(out / "tiny.jsonl")) == 1
+    assert capsys.readouterr().err == "worker: stopped.\n"
+    lines = read_lines(out / "tiny.jsonl")
+    assert {folder for folder in lines if folder.startswith("search/")} == {
+        f"search/size/gcn/{number}/0" for number in range(count)
+    }
+    assert read_recipe(out / "tiny.toml").settled("gcn", "size") == (count == 2)
 
 
 @pytest.mark.parametrize(

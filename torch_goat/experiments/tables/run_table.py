@@ -77,8 +77,10 @@ class TableFolder:
         tried: set[Path] = set()
         while missing := [run for run in self.missing(cells) if run.folder not in tried]:
             tried.update(run.folder for run in missing)
-            failures += do(missing)
-            self._settle()
+            try:
+                failures += do(missing)
+            finally:  # also after Ctrl-C
+                self._settle()
         return failures
 
     def lacking(self, cells: Set[CellName]) -> dict[str, str]:
@@ -110,17 +112,18 @@ class TableFolder:
             write_atomic(beside(self.folder, ending), text(self.whole))
 
     def _settle(self) -> None:
-        self.settled: Recipe = self.recipe
-        self.trials: list[CellRun] = []
+        settled = self.recipe
+        trials: list[CellRun] = []
         if self.recipe.search.trials:
-            drawn = cell_runs.trials(self.recipe, **self.how)
-            self.trials, results = drawn, self.ledger.results(drawn)
+            drawn = trials = cell_runs.trials(self.recipe, **self.how)
+            results = self.ledger.results(drawn)
             for _ in range(self.rungs - 1):
-                self.trials = [*drawn, *cell_runs.finals(self.recipe, drawn, results)]
-                results = self.ledger.results(self.trials)
-            self.settled = cell_runs.settle(self.recipe, drawn, results)
-        self.runs: list[CellRun] = cell_runs.plan(self.settled, **self.how)
-        self.ledger.share(self.runs, self.trials)
+                trials = [*drawn, *cell_runs.finals(self.recipe, drawn, results)]
+                results = self.ledger.results(trials)
+            settled = cell_runs.settle(self.recipe, drawn, results)
+        runs = cell_runs.plan(settled, **self.how)
+        self.ledger.share(runs, trials)
+        self.settled, self.trials, self.runs = settled, trials, runs  # together, whenever Ctrl-C is pressed
 
 
 def beside(folder: Path, ending: str) -> Path:
