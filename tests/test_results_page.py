@@ -109,6 +109,17 @@ def test_goat_is_the_variant_that_is_best_on_validation_nodes() -> None:
         assert found.row == best(ours, key=lambda row: fmean(values(table, row, column, "val")))
 
 
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ("docs/results.md", "The last four graphs were not\nrun"),
+        ("docs/experiments.md", "over ten splits; not run yet"),
+    ],
+)
+def test_the_pages_say_that_a_table_was_not_run_until_it_is(page: str, text: str) -> None:
+    assert (text in (ROOT / page).read_text(encoding="utf-8")) == (not lines("platonov"))
+
+
 def test_the_figure_shows_the_difference_of_the_means_and_its_interval(tmp_path: Path) -> None:
     for (table, column, _), found in standings().items():
         goat, other = (average(table, row, column) for row in (found.row, found.comparison.other))
