@@ -84,11 +84,11 @@ def read(table: str, folder: Path = RESULTS) -> ResultTable:
 
 
 def variant(table: ResultTable, column: str) -> str | None:
-    """The row of GOAT with the best mean on the validation nodes; ``None`` if none was run and compared."""
+    """The complete row of GOAT with the best mean on the validation nodes; ``None`` if there is none."""
     groups = {
         row: entry.group
         for row in table.labels
-        if row not in table.baselines and (entry := table.entries[row, column]).comparison and entry.group
+        if row not in table.baselines and (entry := table.entries[row, column]).complete and entry.group
     }
     values = {row: rank_key(group.summary("val", group.metric).mean, group.metric) for row, group in groups.items()}
     return min(values, key=lambda row: values[row], default=None)
@@ -104,13 +104,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 @cache
 def standings(folder: Path = RESULTS) -> Mapping[Cell, Standing]:
-    """The cells that were run, with GOAT's comparison in each."""
+    """The cells in which a row of GOAT and a baseline are complete, with their comparison."""
     rows = {cell: row for cell in CELLS if (row := variant(read(cell.table, folder), cell.column))}
     found = {}
     for cell, row in rows.items():
         table = read(cell.table, folder)
         entry = table.entries[row, cell.column]
-        assert entry.comparison is not None
+        if entry.comparison is None:
+            continue
         best = table.entries[entry.comparison.other, cell.column]
         assert entry.group is not None
         assert best.group is not None
@@ -143,9 +144,11 @@ def line(cell: Cell, table: ResultTable, standing: Standing | None) -> list[str]
     exact = table.entries.get(("goat-paper", cell.column))
     published = next((table.entries[row, cell.column].published for row in ours if row != "goat-paper"), None)
     goat, compared = "not run", ["-", "-", "-"]
+    if row := variant(table, cell.column):
+        goat = f"{table.labels[row]} {_number(table.entries[row, cell.column], heading)}"
+        compared[0] = "not run"
     if standing is not None:
         best = standing.comparison.other
-        goat = f"{table.labels[standing.row]} {_number(table.entries[standing.row, cell.column], heading)}"
         compared = [f"{table.baselines[best]} {_number(table.entries[best, cell.column], heading)}"]
         compared += [_p(standing.comparison.p_value), _p(standing.adjusted)]
     return [

@@ -1,7 +1,6 @@
 """The committed tables are those of the committed runs."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -10,8 +9,8 @@ from standing import RESULTS, recipe_of
 
 from torch_goat.app.cli import reproduce
 from torch_goat.app.cli.app import run
-from torch_goat.experiments.recipes import finals, read_recipe, settle, trials
-from torch_goat.experiments.tables import Ledger
+from torch_goat.experiments.recipes import RECIPES
+from torch_goat.experiments.tables.run_table import TableFolder, begun_recipe
 
 TABLES = sorted(path.stem for path in RESULTS.glob("*.jsonl"))
 
@@ -39,10 +38,6 @@ def test_the_command_prints_the_table_and_trains_nothing(
 
 @pytest.mark.parametrize("table", [name for name in TABLES if (RESULTS / f"{name}.toml").exists()])
 def test_the_search_comes_to_the_same_choice(table: str) -> None:
-    found, recipe = recipe_of(table), read_recipe(table)
-    recipe = replace(recipe, search=replace(recipe.search, trials=found.search.trials))
+    recipe = begun_recipe(RECIPES[table], RESULTS / table, 0)
     assert recipe.search.trials >= 20
-    ledger, tried = Ledger(RESULTS / table), trials(recipe)
-    results = ledger.results(tried)
-    results |= ledger.results(finals(recipe, tried, results))
-    assert settle(recipe, tried, results).to_toml() == found.to_toml()
+    assert TableFolder(recipe, RESULTS / table).settled.to_toml() == recipe_of(table).to_toml()

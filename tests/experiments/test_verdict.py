@@ -325,15 +325,22 @@ def test_a_run_and_its_copy_count_once() -> None:
     assert verdict(goat + goat + goat, gat).pairs == 2
 
 
-def test_older_results_without_numbers_of_nodes_use_the_fractions_of_the_split() -> None:
+def test_results_without_numbers_of_nodes_use_those_of_the_split() -> None:
     tables = replace(TABLES, train=0.5, val=0.3)
     old = [
         Done(replace(one.experiment, tables=tables), replace(one.result, nodes={}))
         for one in runs("goat", [0.9], [0.9]) + runs("gat", [0.8], [0.8])
     ]
     assert compare_runs(old).overlap == pytest.approx(0.2 / 0.5)
-    generated = [Done(replace(one.experiment, dataset="top2", tables=None), one.result) for one in old]
-    assert compare_runs(generated).overlap == 0  # another graph each
+
+    def on(dataset: str) -> float:
+        moved = [Done(replace(one.experiment, dataset=dataset, tables=None), one.result) for one in two]
+        return compare_runs(moved).overlap
+
+    two = [Done(replace(one.experiment, index=index), one.result) for index, one in enumerate(old)]
+    assert on("top2") == 0  # another graph each
+    assert on("cornell") == pytest.approx(37 / 87)
+    assert on("squirrel-filtered") == pytest.approx((452 / 1053 + 443 / 1080) / 2)  # whose splits differ in size
 
 
 def test_models_without_a_finite_validation_are_not_judged() -> None:

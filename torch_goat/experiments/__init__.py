@@ -16,9 +16,8 @@ if TYPE_CHECKING:
     from torch_goat.experiments.training.fit import Observer, fit
     from torch_goat.experiments.training.interrupt import Interrupted
     from torch_goat.experiments.training.loggers import MLflow, TensorBoard, WandB
-    from torch_goat.experiments.training.loop import Epoch
     from torch_goat.experiments.training.options import Experiment, TrainingOptions
-    from torch_goat.experiments.training.result import Result
+    from torch_goat.experiments.training.result import Epoch, Result
     from torch_goat.experiments.training.train import train
     from torch_goat.experiments.verdict import Difference, Verdict
 
@@ -33,9 +32,8 @@ _HOMES = {
     "training.fit": ("Observer", "fit"),
     "training.interrupt": ("Interrupted",),
     "training.loggers": ("MLflow", "TensorBoard", "WandB"),
-    "training.loop": ("Epoch",),
     "training.options": ("Experiment", "TrainingOptions"),
-    "training.result": ("Result",),
+    "training.result": ("Epoch", "Result"),
     "training.train": ("train",),
     "verdict": ("Difference", "Verdict"),
 }

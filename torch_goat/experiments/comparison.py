@@ -261,8 +261,8 @@ def rank_key(value: float, metric: str) -> float:
 def overlap_of(runs: Sequence[FinishedRun]) -> float:
     """The number of test nodes over that of training nodes, by which splits of the same nodes depend on each other.
 
-    0 for generated graphs, which are independent. Results of earlier versions do not have the numbers; then those of
-    the default fractions are used, or the fractions of random splits of tables.
+    0 for generated graphs, which are independent. Results of earlier versions on your own graph do not have the
+    numbers; then those of the default fractions are used, or the fractions of random splits of tables.
     """
     from torch_goat.data.datasets import DATASETS
 
@@ -272,6 +272,10 @@ def overlap_of(runs: Sequence[FinishedRun]) -> float:
     known = DATASETS.get(first.dataset) if first.tables is None and not first.graph else None
     if known is not None and not known.raw:
         return 0.0
+    split = known and known.protocols.get(first.split or known.default_split)
+    if split:
+        parts = [split.sizes_of(run.experiment.index) for run in runs]
+        return float(np.mean([test / train for train, _, test in parts]))
     if sizes:
         return float(np.mean([one.get("test", 0) / one["train"] for one in sizes]))
     tables = next((run.experiment.tables for run in runs if run.experiment.tables is not None), None)

@@ -1,5 +1,6 @@
 """What needs no PyTorch does not wait for it, and what does says first what it reads."""
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +9,9 @@ import pytest
 from torch_geometric import datasets as pyg
 
 from tests.data.tables.files import write
+from tests.small_runs import result
 from torch_goat.data.datasets import DATASETS
+from torch_goat.experiments import Epoch, Event
 from torch_goat.experiments.models import kinds, layers
 from torch_goat.ops.ragged_rnn.backends import BACKENDS
 
@@ -83,6 +86,18 @@ print(goat(*{command.split()!r}))
     assert printed.startswith("Reading ")
     assert printed.strip().endswith(" ...")
     assert said in printed
+
+
+def test_events_of_other_processes_are_read_without_pyg(tmp_path: Path) -> None:
+    """Ctrl-C in the middle of its import would leave it unusable for the rest of the process."""
+    metrics = {"val": {"accuracy": 0.5}}
+    events = [
+        Event("epoch", 0, epoch=Epoch(1, 2, "accuracy", *[0.5] * 6)),
+        Event("finished", 0, result=result(metrics)),
+    ]
+    python(
+        f"import pickle; pickle.loads({pickle.dumps(events)!r}); assert 'torch_geometric' not in sys.modules", tmp_path
+    )
 
 
 def test_names_that_are_written_down_without_their_packages_are_right() -> None:

@@ -100,6 +100,33 @@ def test_all_rungs_are_run_and_the_settings_found_follow(tmp_path: Path) -> None
     assert len(Ledger(tmp_path / "out").results(again.trials)) == 5
 
 
+def test_a_failed_trial_holds_up_its_own_cell_alone(tmp_path: Path) -> None:
+    recipe = searched(
+        tmp_path, "repetitions = 1, training = { epochs = 2 }, rungs = [{ epochs = 1 }, { trials = 2 }]", 3
+    )
+    table = TableFolder(recipe, tmp_path / "out")
+    asked: list[str] = []
+
+    def run(planned: Sequence[PlannedRun]) -> list[str]:
+        failed = []
+        for folder, experiment in planned:
+            asked.append(str(folder.relative_to(table.folder)))
+            if asked[-1] == "search/size/gat/1/1-epochs/0":
+                failed.append("out of memory")
+            else:
+                train(experiment, folder, device="cpu")
+        return failed
+
+    cells = {("gcn", "size"), ("gat", "size")}
+    assert table.run(cells, run) == ["out of memory"]
+    assert len(set(asked)) == len(asked) == 3 + 2 + 3  # gcn's rungs, of which one run is the result, and gat's first
+    assert table.settled.settled("gcn", "size")
+    assert not table.settled.settled("gat", "size")
+    assert [str(run.folder.relative_to(table.folder)) for run in table.missing(cells)] == [
+        "search/size/gat/1/1-epochs/0"
+    ]
+
+
 @pytest.mark.parametrize(
     ("column", "message"),
     [

@@ -12,6 +12,7 @@ from torch_goat.experiments.recipes import read_recipe
 from torch_goat.experiments.tables import run_table
 from torch_goat.experiments.tables.ledger import read_lines
 from torch_goat.experiments.tables.run_table import TableFolder, begun_recipe
+from torch_goat.settings import SettingsError
 
 SEARCHED = f"{TINY}\n[search.space]\nlearning_rate = [0.001, 0.1]\n"
 CELL = ("--only", "gcn", "--datasets", "size")
@@ -33,29 +34,36 @@ def test_a_whole_search_needs_the_library_alone(tmp_path: Path) -> None:
     assert chosen["metrics"] == results[best]
     found = read_recipe(out / "tiny.toml")
     assert found.search.trials == 2
-    # With copies of these two files, nothing is missing elsewhere.
-    there = tmp_path / "there"
-    there.mkdir()
-    for name in ("tiny.jsonl", "tiny.toml"):
-        (out / name).rename(there / name)
-    table = TableFolder(begun_recipe(recipe, there / "tiny", 0), there / "tiny")
-    assert table.missing({("gcn", "size")}) == []
-    assert table.settled == found
+    # From the lines alone, elsewhere, nothing is missing.
+    (out / "tiny").rename(tmp_path / "gone")
+    for search in (0, 2):
+        table = TableFolder(begun_recipe(recipe, out / "tiny", search), out / "tiny")
+        assert table.missing({("gcn", "size")}) == []
+        assert table.settled == found
+        (out / "tiny.toml").unlink(missing_ok=True)
+    with pytest.raises(SettingsError, match=r"tiny.jsonl has trials of a search, but .*tiny.toml is missing; repeat"):
+        begun_recipe(recipe, out / "tiny", 0)
 
 
-def test_a_stopped_search_keeps_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_stopped_search_keeps_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str], count: int) -> None:
     recipe, out = write(tmp_path, SEARCHED.replace("epochs = 3", "epochs = 3\npatience = 0")), tmp_path / "results"
     arguments = [str(recipe), *CELL, "--search", "2", "--out", str(out), "--device", "cpu"]
 
     def stopped(runs: Sequence[PlannedRun], options: Any) -> list[Event]:
-        train(runs[0].experiment, runs[0].folder, device="cpu")
-        raise Interrupted("stopped; 1 of 2 runs are done.")
+        for run in runs[:count]:
+            train(run.experiment, run.folder, device="cpu")
+        raise Interrupted("stopped.")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(run_table, "run_logged", stopped)
         assert run_table.main(arguments) == 130
-    assert capsys.readouterr().err == "worker: stopped; 1 of 2 runs are done.\n"
-    assert len(read_lines(out / "tiny.jsonl")) == 1
+    assert capsys.readouterr().err == "worker: stopped.\n"
+    lines = read_lines(out / "tiny.jsonl")
+    assert {folder for folder in lines if folder.startswith("search/")} == {
+        f"search/size/gcn/{number}/0" for number in range(count)
+    }
+    assert read_recipe(out / "tiny.toml").settled("gcn", "size") == (count == 2)
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def reproduce(
 
     To run on another machine: write a plan with --plan-only PLAN.json, run python -m torch_goat.training.worker
     PLAN.json there, and copy the folders back for --collect; or run python -m torch_goat.tables.worker TABLE there, and
-    copy OUT/TABLE.jsonl and, after a search, OUT/TABLE.toml back.
+    copy OUT/TABLE.jsonl back.
 
     Example: goat reproduce table2 --only goat-lstm,gat --datasets cora,photo --jobs 2
     """

@@ -122,13 +122,15 @@ def _searched(table: ResultTable) -> str:
         rounds = "; ".join(f"{label}: {_rounds(entered, search.trials)}" for label, entered in rungs.items())
         return f"{text}, by successive halving: so many trials on so many splits or seeds ({rounds})."
     text += f" of its first {judge}"
-    last = "; ".join(f"{label}: {_rounds(entered[1:])}" for label, entered in rungs.items() if entered[1:])
+    last = "; ".join(
+        f"{label}: {_rounds(entered[1:], search.trials)}" for label, entered in rungs.items() if entered[1:]
+    )
     return f"{text}; the best of them were repeated on more before one was chosen ({last})." if last else f"{text}."
 
 
-def _rounds(rungs: Sequence[Rung], trials: int = 0) -> str:
+def _rounds(rungs: Sequence[Rung], trials: int) -> str:
     """``"40 on 1 for 300 epochs, 10 on 3"``."""
-    rounds = [f"{one.trials or trials} on {one.repetitions}" for one in rungs]
+    rounds = [f"{min(one.trials or trials, trials)} on {one.repetitions}" for one in rungs]
     return ", ".join(
         text + (f" for {one.epochs} epochs" if one.epochs else "") for text, one in zip(rounds, rungs, strict=True)
     )

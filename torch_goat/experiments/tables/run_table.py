@@ -1,9 +1,8 @@
 """A table on disk, and ``python -m torch_goat.tables.worker table2 --search 20``, which runs it without ``goat``.
 
 It needs only PyTorch, PyG and Lightning Fabric, so that a machine on which nothing else can be installed can run a
-whole search: the trials of each rung and the runs with the settings found. The results are in ``OUT/TABLE.jsonl``, the
-settings that a search found in ``OUT/TABLE.toml``. With copies of both, ``goat reproduce TABLE --out OUT --collect``
-shows the table on another machine.
+whole search: the trials of each rung and the runs with the settings found. The results are in ``OUT/TABLE.jsonl``,
+which another machine shows with ``goat reproduce TABLE --search 20 --out OUT --collect``.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from torch_goat.experiments.plan import add_arguments, run_logged, why_failed
 from torch_goat.experiments.recipes import cell_runs
 from torch_goat.experiments.recipes.cell_runs import CellName, CellRun, choose
 from torch_goat.experiments.recipes.recipe import Recipe, find_recipe, read_recipe
-from torch_goat.experiments.tables.ledger import Ledger
+from torch_goat.experiments.tables.ledger import Ledger, read_lines
 from torch_goat.experiments.tables.render import FORMATS
 from torch_goat.experiments.tables.table import tabulate
 from torch_goat.experiments.training.interrupt import stopping_after
@@ -60,21 +59,27 @@ class TableFolder:
         return max(len(self.recipe.rungs(column)) for column in self.recipe.columns)
 
     def missing(self, cells: Set[CellName]) -> list[PlannedRun]:
-        """The next missing runs of some cells: the trials of their search, then the runs."""
+        """The next missing runs of some cells: the trials of their searches and, where these are done, the runs."""
         searched = {(row, self.recipe.search.column or column) for row, column in cells}
-        for planned, wanted in ((self.trials, searched), (self.runs, cells)):
-            found = [run for run in planned if (run.row, run.column) in wanted and self.ledger.is_missing(run)]
-            if found:
-                return [PlannedRun(self.folder / run.folder, run.experiment) for run in found]
-        return []
+        return [
+            PlannedRun(self.folder / run.folder, run.experiment)
+            for planned, wanted in ((self.trials, searched), (self.runs, cells))
+            for run in planned
+            if (run.row, run.column) in wanted and self.ledger.is_missing(run)
+        ]
 
     def run(self, cells: Set[CellName], do: Runner) -> list[str]:
-        """Runs everything missing of some cells and returns why runs failed."""
+        """Runs everything missing of some cells, each run once, and returns why runs failed.
+
+        A failed run holds up only its own cell.
+        """
         failures: list[str] = []
-        for _ in range(self.rungs + 1):  # those of the search, and the runs with the settings found
-            missing = self.missing(cells)
-            if missing and not failures:
-                failures = do(missing)
+        tried: set[Path] = set()
+        while missing := [run for run in self.missing(cells) if run.folder not in tried]:
+            tried.update(run.folder for run in missing)
+            try:
+                failures += do(missing)
+            finally:  # also after Ctrl-C
                 self._settle()
         return failures
 
@@ -107,17 +112,18 @@ class TableFolder:
             write_atomic(beside(self.folder, ending), text(self.whole))
 
     def _settle(self) -> None:
-        self.settled: Recipe = self.recipe
-        self.trials: list[CellRun] = []
+        settled = self.recipe
+        trials: list[CellRun] = []
         if self.recipe.search.trials:
-            drawn = cell_runs.trials(self.recipe, **self.how)
-            self.trials, results = drawn, self.ledger.results(drawn)
+            drawn = trials = cell_runs.trials(self.recipe, **self.how)
+            results = self.ledger.results(drawn)
             for _ in range(self.rungs - 1):
-                self.trials = [*drawn, *cell_runs.finals(self.recipe, drawn, results)]
-                results = self.ledger.results(self.trials)
-            self.settled = cell_runs.settle(self.recipe, drawn, results)
-        self.runs: list[CellRun] = cell_runs.plan(self.settled, **self.how)
-        self.ledger.share(self.runs, self.trials)
+                trials = [*drawn, *cell_runs.finals(self.recipe, drawn, results)]
+                results = self.ledger.results(trials)
+            settled = cell_runs.settle(self.recipe, drawn, results)
+        runs = cell_runs.plan(settled, **self.how)
+        self.ledger.share(runs, trials)
+        self.settled, self.trials, self.runs = settled, trials, runs  # together, whenever Ctrl-C is pressed
 
 
 def beside(folder: Path, ending: str) -> Path:
@@ -133,8 +139,15 @@ def begun_recipe(path: Path, folder: Path, search: int) -> Recipe:
         raise SettingsError(f"--search must be at least 1, got {search}.")
     if search and begun and search != begun:
         raise SettingsError(f"{folder} has a search with {begun} trials for each cell; choose another --out.")
-    if search and not begun and beside(folder, ".jsonl").exists():
-        raise SettingsError(f"{folder} has runs whose settings were not searched; choose another --out.")
+    lines = beside(folder, ".jsonl")
+    if not begun and lines.exists():
+        searched = any(name.startswith("search/") for name in read_lines(lines))
+        if search and not searched:
+            raise SettingsError(f"{folder} has runs whose settings were not searched; choose another --out.")
+        if searched and not search:
+            raise SettingsError(
+                f"{lines} has trials of a search, but {kept} is missing; repeat --search with its number of trials."
+            )
     if (search or begun) and kept.exists() and kept.samefile(path):
         raise SettingsError(f"the search would overwrite the recipe {path} with its settings; choose another --out.")
     return replace(recipe, search=replace(recipe.search, trials=search or begun))

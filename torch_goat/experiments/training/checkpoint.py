@@ -9,7 +9,8 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from torch_goat.experiments.training.loop import Epoch, Loop
+from torch_goat.experiments.training.loop import Loop
+from torch_goat.experiments.training.result import Epoch
 
 _OLD, _FORMAT = "torch_goat.checkpoint.1", "torch_goat.checkpoint.2"  # the old one has no digest
 _ADAM = {"step", "exp_avg", "exp_avg_sq"}

@@ -15,10 +15,9 @@ from torch import Tensor
 
 from torch_goat.experiments.models import Network
 from torch_goat.experiments.models.fitted import Trees
-from torch_goat.experiments.training.loop import Epoch
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive
 from torch_goat.experiments.training.options import TrainingOptions
-from torch_goat.experiments.training.result import Stopped
+from torch_goat.experiments.training.result import Epoch, Stopped
 from torch_goat.experiments.training.task import Task
 
 ROUNDS: Final = 10  # of boosting at a time

@@ -15,7 +15,7 @@ from torch_goat.experiments.training.options import Experiment
 from torch_goat.files import no_link, open_regular, replace_file
 
 if TYPE_CHECKING:
-    from torch_goat.experiments.training.loop import Epoch
+    from torch_goat.experiments.training.result import Epoch
 
 PROJECT: Final = "torch-goat"  # the experiment of MLflow and the project of Weights & Biases
 

@@ -2,7 +2,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ from torch_goat.experiments.training.epoch_graph import EpochGraph
 from torch_goat.experiments.training.interrupt import Interrupts
 from torch_goat.experiments.training.options import TrainingOptions
 from torch_goat.experiments.training.processes import any_of
-from torch_goat.experiments.training.result import Stopped
+from torch_goat.experiments.training.result import Epoch, Stopped
 from torch_goat.experiments.training.task import Task
 from torch_goat.nn import GOATConv
 from torch_goat.nn.ordering import Ordering
@@ -22,20 +22,6 @@ from torch_goat.nn.ragged_rnn import RaggedRNN
 from torch_goat.ops.checks import check_finite
 
 _NOISE_STEPS = 20
-
-
-class Epoch(NamedTuple):
-    """Losses and metrics of one epoch. The training loss is measured before each step, with dropout."""
-
-    number: int  # from 1
-    total: int  # the maximum number of epochs
-    metric: str  # the name of the metric
-    train_loss: float
-    val_loss: float
-    train_metric: float
-    val_metric: float
-    test_metric: float
-    seconds: float
 
 
 Observer = Callable[[Epoch], None]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import torch_goat
 from torch_goat import settings
@@ -24,6 +24,20 @@ else:
     torch = lazy_module("torch")
 Stopped = Literal["", "epochs", "patience", "diverged"]
 _BY_SPLIT: Final = {"metrics", "calibration", "at_threshold"}  # tables of numbers by split
+
+
+class Epoch(NamedTuple):
+    """Losses and metrics of one epoch. The training loss is measured before each step, with dropout."""
+
+    number: int  # from 1
+    total: int  # the maximum number of epochs
+    metric: str  # the name of the metric
+    train_loss: float
+    val_loss: float
+    train_metric: float
+    val_metric: float
+    test_metric: float
+    seconds: float
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,10 @@ from torch_goat.experiments.training.checkpoint import load_checkpoint, pack_che
 from torch_goat.experiments.training.decisions import check_threshold
 from torch_goat.experiments.training.features import FittedModel, import_for
 from torch_goat.experiments.training.interrupt import Interrupted, noting
-from torch_goat.experiments.training.loop import Epoch, Loop, Observer
+from torch_goat.experiments.training.loop import Loop, Observer
 from torch_goat.experiments.training.options import Experiment, TrainingOptions
 from torch_goat.experiments.training.processes import led, make_fabric, processes
-from torch_goat.experiments.training.result import PeakMemory, Result
+from torch_goat.experiments.training.result import Epoch, PeakMemory, Result
 from torch_goat.experiments.training.task import Task
 from torch_goat.experiments.training.threads import threads_for
 from torch_goat.files import csv_text, digest_of, locked, no_link, remove_parts, replace_file
