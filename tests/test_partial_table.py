@@ -117,8 +117,8 @@ def test_the_summary_compares_complete_cells_alone(root: Path, tmp_path: Path) -
     expected = [
         ["Minesweeper, ROC AUC %", *mines, f"GAT {number('gat', 'minesweeper', 'roc_auc')}", p, p],
         ["Tolokers, ROC AUC %", "not run", "-", "-", "-", "-", "-"],
-        ["Squirrel, filtered, %", squirrels, "-", "-", "not run", "-", "-"],
-        ["Chameleon, filtered, %", "not run", "-", "-", "-", "-", "-"],
+        ["Squirrel (filtered), %", squirrels, "-", "-", "not run", "-", "-"],
+        ["Chameleon (filtered), %", "not run", "-", "-", "-", "-", "-"],
     ]
     found = standing.markdown(root / "results").splitlines()[-4:]
     assert found == [f"| {' | '.join(cells)} |" for cells in expected]

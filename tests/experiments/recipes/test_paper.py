@@ -279,5 +279,5 @@ def test_every_row_of_a_heterophilous_graph_has_the_same_budget_and_the_recipe_s
             budgets.add(tuple(budget.values()))
             total += budget
         (budget,) = budgets
-        assert re.search(rf"# +{options.label} +{budget[0]} runs +{budget[1]} epochs\n", text)
+        assert re.search(rf"# +{re.escape(options.label)} +{budget[0]} runs +{budget[1]} epochs\n", text)
     assert f"all {len(platonov.rows)} rows {total['runs']} runs and {total['epochs']} epochs" in text
