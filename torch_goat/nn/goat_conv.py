@@ -3,16 +3,15 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import GroupNorm, Module, Parameter
 from torch_geometric.nn.conv import MessagePassing
-from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
+from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
 from torch_geometric.utils import is_torch_sparse_tensor
 
 from torch_goat.nn import inputs
-from torch_goat.nn.attention import EdgeAttention, build_attention, fused_order, fuses
+from torch_goat.nn.attention import EdgeAttention, build_attention, fused_order, fuses, project
 from torch_goat.nn.dropout import dropout as drop
 from torch_goat.nn.ordering import Ordering
 from torch_goat.nn.packed_rnn import PackedRNN
@@ -365,16 +364,14 @@ class GOATConv(MessagePassing):
     def _project(self, x_src: Tensor, x_dst: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """``W_1 h`` of sources and targets, for every head, in float32 at least since scores are computed from it."""
 
-        def project(linear: Linear, x: Tensor) -> Tensor:
-            if is_uninitialized_parameter(linear.weight):
-                linear.initialize_parameters(linear, (x,))
-            wide = torch.promote_types(x.dtype, torch.float32)
-            return F.linear(x.to(wide), linear.weight.to(wide)).view(-1, self.heads, self.out_channels)
+        def wide(linear: Linear, x: Tensor) -> Tensor:
+            x = x.to(torch.promote_types(x.dtype, torch.float32))
+            return project(linear, x).view(-1, self.heads, self.out_channels)
 
-        z_src = project(self.lin_src, x_src)
+        z_src = wide(self.lin_src, x_src)
         if x_dst is None or (x_dst is x_src and self.lin_dst is None):
             return z_src, None if x_dst is None else z_src
-        return z_src, project(self.lin_src if self.lin_dst is None else self.lin_dst, x_dst)
+        return z_src, wide(self.lin_src if self.lin_dst is None else self.lin_dst, x_dst)
 
     def _order(
         self,
