@@ -157,6 +157,20 @@ def test_double_backward_is_computed_by_the_reference(rnn: str) -> None:
     assert relative_error(curved, (above - below) / 2e-5) < 1e-6
 
 
+@pytest.mark.parametrize("backend", ["reference", *AVAILABLE])
+@pytest.mark.parametrize("order_noise", [0.0, 0.2])
+@pytest.mark.parametrize("rnn", ["lstm", "mingru"])
+def test_an_activation_can_write_to_the_output(rnn: str, order_noise: float, backend: str) -> None:
+    options = {"bias": False, "mean_residual": False, "order_noise": order_noise, "rnn": rnn, "backend": backend}
+    conv, edge_index = GOATConv(5, 4, heads=2, **options).to(device_of(backend)), small_graph().to(device_of(backend))
+    x = torch.randn(N, 5, device=device_of(backend))
+    results = []
+    for activation in (torch.tanh, torch.tanh_):
+        torch.manual_seed(0)  # of the order that is drawn
+        results.append(with_gradients(conv, activation(conv(x, edge_index))))
+    assert_close(*results, 0)
+
+
 @pytest.mark.parametrize("rnn", ["lstm", "mingru"])
 def test_deterministic_algorithms(rnn: str) -> None:
     conv, x, edge_index = GOATConv(5, 4, heads=2, edge_dim=1, rnn=rnn), torch.randn(N, 5), small_graph()
