@@ -9,7 +9,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 
 from torch_goat.nn.ordering import Ordering
 from torch_goat.ops.adjacency import check_edge_attr, to_edges
-from torch_goat.ops.checks import check_features, checks_enabled
+from torch_goat.ops.checks import check_dtype, check_features, checks_enabled
 from torch_goat.ops.neighborhoods import Neighborhoods, neighborhoods
 
 Nodes = Tensor | tuple[Tensor, Tensor | None]
@@ -53,11 +53,12 @@ def node_states(
         checks: See :func:`torch_goat.set_checks`.
     """
     x_src, x_dst = (x, x if size is None or bipartite else None) if isinstance(x, Tensor) else _pair(x)
-    check_features("x" if x_src is x_dst else "x[0] (sources)", x_src, channels[0], checks)
+    given = [("x" if x_src is x_dst else "x[0] (sources)", x_src, channels[0])]
     if x_dst is not None and (x_dst is not x_src or channels[0] != channels[1]):
-        check_features("x[1] (targets)", x_dst, channels[1], checks)
-    if x_src.dtype != dtype and not torch.is_autocast_enabled(x_src.device.type):
-        raise TypeError(f"x is {x_src.dtype}, but the layer's weights are {dtype}; convert one of them.")
+        given.append(("x[1] (targets)", x_dst, channels[1]))
+    for name, states, width in given:
+        check_features(name, states, width, checks)
+        check_dtype(name, states, dtype)
 
     num_sources, num_targets = size or (None, None)
     if num_targets is None:

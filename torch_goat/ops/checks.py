@@ -141,6 +141,13 @@ _check_range.register_fake(lambda name, index, size: torch.empty_like(index))
 _check_ptr.register_fake(lambda ptr, num_places: torch.empty_like(ptr))
 
 
+def check_dtype(name: str, value: Tensor, weights: torch.dtype) -> None:
+    """Raises an error unless a value has the dtype of the weights or autocast, which skips float64, converts both."""
+    converts = torch.is_autocast_enabled(value.device.type) and torch.float64 not in (value.dtype, weights)
+    if value.dtype != weights and not converts:
+        raise TypeError(f"{name} is {value.dtype}, but the weights are {weights}; convert one of them.")
+
+
 def check_features(name: str, value: Tensor, channels: int, checks: bool | None = None) -> None:
     """Raises an error unless ``value`` is a floating-point matrix with ``channels`` columns (``-1``: any number)."""
     if not isinstance(value, Tensor):
