@@ -72,14 +72,16 @@ def sort_neighbors(
         top: The number of neighbours with the highest scores that are read besides the node itself; all if ``None``.
         bipartite: As in :func:`keep_random`.
     """
-    graph = (x, hood.source, hood.target, hood.num_targets)
     if rank is None:
-        token, source = sort_tokens(score, *graph)
+        token, source = sort_tokens(score, x, hood.source, hood.target, hood.num_targets)
     else:
         token, source = (value.expand_as(score).contiguous() for value in _by_rank(rank, edge_attr, x, hood))
     if top is None:
         return token, source
-    by_score = token if rank is None else sort_tokens(score, *graph)[0]
+    by_score = token
+    if rank is not None:  # the scores decide, and the rank where they and the states are equal
+        place = sort_tokens(score.gather(1, token), x, source[0], hood.target, hood.num_targets)[0]
+        by_score = token.gather(1, place)
     kept = keep_top(hood, by_score, top, bipartite)  # [K, E], in the order of the scores
     kept = kept if rank is None else torch.empty_like(kept).scatter_(1, by_score, kept).gather(1, token)
     return token[kept].view(score.size(0), -1), source[kept].view(score.size(0), -1)
