@@ -207,6 +207,8 @@ def test_replayed_order_with_present_coefficients() -> None:
     assert not torch.allclose(out, own)
     shuffled = torch.randperm(edge_index.size(1))
     assert torch.equal(second(x, edge_index[:, shuffled], ordering=ordering), out)
+    compiled = torch.compile(second, backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(x, edge_index, ordering=ordering), out)
 
 
 @pytest.mark.parametrize(

@@ -252,7 +252,7 @@ class GOATConv(MessagePassing):
                 sources. With a pair of ``in_channels``, ``(x, None)`` means that targets have no states: they do not
                 enter the scores, and there is no ``residual``.
             edge_index: COO ``[2, E]`` in any order, an ``EdgeIndex``, a torch sparse matrix as PyG's ``adj_t`` (rows
-                are targets; its values are the edge features if ``edge_dim=1`` and are ignored otherwise), or
+                are targets; its values are the edge features, and are ignored if ``edge_dim`` is ``None``), or
                 :class:`~torch_goat.nn.Neighborhoods` built from such edges, to which ``flow`` does not apply.
             edge_attr: The edge features, in the order of the edges in ``edge_index``.
             size: The numbers of sources and targets, if neither ``x`` nor a sparse matrix determines them.
@@ -393,9 +393,9 @@ class GOATConv(MessagePassing):
             token, source = sort_neighbors(score, x_src, edge_attr, hood, rank, top, self._bipartite)
             return token, source, read
         ordering.check_fits(hood, read, self.heads, self.checks)
-        # Tensors of inference mode cannot be saved for the backward.
-        token, source = (one.clone() if one.is_inference() else one for one in (ordering.token, ordering.source))
-        return token, source, read
+        if torch.compiler.is_compiling() or not ordering.token.is_inference():
+            return ordering.token, ordering.source, read
+        return ordering.token.clone(), ordering.source.clone(), read  # which can be saved for the backward
 
     def _message(self, alpha: Tensor, token: Tensor, hood: Neighborhoods) -> Tensor:
         """The coefficients after dropout and after an explainer's mask ``[K, E]``.

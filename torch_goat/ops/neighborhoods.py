@@ -1,3 +1,5 @@
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
@@ -76,15 +78,14 @@ class Neighborhoods(Segments):
     def _build(
         cls, edge_index: Tensor, num_nodes: tuple[int, int], add_self_loops: bool, reverse: bool, checks: bool | None
     ) -> "Neighborhoods":
-        num_given = edge_index.size(1)
-        if torch.compiler.is_compiling():
-            edge_index, edge, given = _operator(edge_index, *num_nodes, add_self_loops, reverse, checks)
-        else:
-            edge_index, edge, given = _group(edge_index, *num_nodes, add_self_loops, reverse, checks)
+        num_given, compiling = edge_index.size(1), torch.compiler.is_compiling()
+        group = _operator if compiling else _group
+        with nullcontext() if compiling else torch.inference_mode(False):  # a backward pass can use it, too
+            edge_index, edge, given = group(edge_index, *num_nodes, add_self_loops, reverse, checks)
+            source, target = edge_index[:, edge]
             # Only eager code may look at a size that depends on values.
-            given = None if not add_self_loops or given.numel() == num_given else given
-        source, target = edge_index[:, edge]
-        return cls(edge_index, edge, source, target, num_nodes, add_self_loops, num_given, given, reverse)
+            stay = None if not compiling and (not add_self_loops or given.numel() == num_given) else given
+            return cls(edge_index, edge, source, target, num_nodes, add_self_loops, num_given, stay, reverse)
 
     @property
     def num_targets(self) -> int:
@@ -211,6 +212,8 @@ def _group(
     if add_self_loops:
         loops = torch.arange(num_targets, device=edge_index.device).expand(2, -1)
         ends = torch.cat([ends[:, given], loops], dim=1)
+    elif not reverse:
+        ends = edge_index.clone()  # the caller may write to its own
     return ends, torch.argsort(torch.add(ends[0], ends[1], alpha=num_sources), stable=True), given
 
 
@@ -274,12 +277,8 @@ def neighborhoods(
                 memo.put(key, (given, version, hood))
             return hood
     hood = Neighborhoods._build(edge_index, num_nodes, add_self_loops, reverse, checks)
-    if not torch.is_inference_mode_enabled():
-        whole = add_self_loops and hood._given is None and not reverse
-        given = hood.edge_index[:, : edge_index.size(1)] if whole else edge_index.clone()
-        if not add_self_loops and not reverse:  # the layout must not keep the key of a weak dictionary alive
-            hood.edge_index = given
-        memo.put(key, (given, version, hood))
+    whole = hood._given is None and not reverse
+    memo.put(key, (hood.edge_index[:, : edge_index.size(1)] if whole else edge_index.clone(), version, hood))
     return hood
 
 
