@@ -73,6 +73,8 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
         ({"x": (torch.ones(3, 5), torch.ones(2, 5)), "size": (3, 1)}, ValueError, "size says 1 targets, but x has 2"),
         ({"edge_attr": torch.ones(2, 1)}, ValueError, "without edge features"),
         ({"n_id": torch.arange(4)}, ValueError, r"number the 3 nodes of one set, got shape \[4\]"),
+        ({"n_id": [0, 1, 2]}, TypeError, "n_id must be a tensor of int64 node numbers, got list"),
+        ({"n_id": torch.ones(3)}, TypeError, "int64 node numbers, got torch.float32"),
         ({"ordering": EDGES}, TypeError, "ordering must be an Ordering, got Tensor"),
     ],
 )

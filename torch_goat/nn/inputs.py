@@ -113,7 +113,12 @@ def layout(
 
 def check_numbering(n_id: Tensor | None, num_sources: int, in_channels: int | tuple[int, int]) -> None:
     """Raises an error unless the numbers of the sources in a larger graph, if given, are of one node set."""
-    if n_id is not None and (isinstance(in_channels, tuple) or n_id.shape != (num_sources,)):
+    if n_id is None:
+        return
+    dtype = getattr(n_id, "dtype", type(n_id).__name__)
+    if dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"n_id must be a tensor of int64 node numbers, got {dtype}.")
+    if isinstance(in_channels, tuple) or n_id.shape != (num_sources,):
         raise ValueError(
             f"n_id must number the {num_sources} nodes of one set, got shape {list(n_id.shape)} for "
             f"in_channels={in_channels!r}."

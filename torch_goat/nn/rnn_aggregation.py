@@ -6,8 +6,9 @@ from torch_geometric.nn.aggr import Aggregation
 
 from torch_goat.nn.inputs import check_exporter, refuse_scripting
 from torch_goat.nn.ragged_rnn import LazyRaggedRNN, RaggedRNN
-from torch_goat.ops.checks import check_count, check_dtype, check_ptr, check_range
+from torch_goat.ops.checks import check_choice, check_count, check_dtype, check_ptr, check_range
 from torch_goat.ops.places import Places
+from torch_goat.ops.ragged_rnn.interface import GATES
 
 
 class RNNAggregation(Aggregation):
@@ -39,6 +40,7 @@ class RNNAggregation(Aggregation):
         self, in_channels: int, out_channels: int, rnn: str = "lstm", bidirectional: bool = False, backend: str = "auto"
     ) -> None:
         super().__init__()
+        check_choice("rnn", rnn, *GATES)
         self.out_channels = out_channels
         options: dict[str, Any] = {"bidirectional": bidirectional, "backend": backend}
         if in_channels == -1:

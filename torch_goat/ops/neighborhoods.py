@@ -5,7 +5,7 @@ from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from torch_goat.ops.adjacency import to_edges
-from torch_goat.ops.checks import capturing, check_range, checks_enabled
+from torch_goat.ops.checks import capturing, check_count, check_range, checks_enabled
 from torch_goat.ops.segments import Memo, Segments, gather_columns, segment_reduce, sorted_columns
 
 
@@ -70,9 +70,17 @@ class Neighborhoods(Segments):
             checks: Whether to check the range of node indices; ``None`` is the default of
                 :func:`torch_goat.set_checks`.
         """
-        sizes = (num_nodes, num_nodes) if isinstance(num_nodes, int) else num_nodes
-        edge_index, _ = to_edges(edge_index, None, None, *sizes)
-        return cls._build(edge_index, sizes, add_self_loops, False, checks)
+        num_sources, num_targets = num_nodes if isinstance(num_nodes, tuple | list) else (num_nodes, num_nodes)
+        if not torch.compiler.is_compiling():  # there, they can be symbols
+            num_sources = check_count("num_nodes", num_sources, 0, " or a pair of them")
+            num_targets = check_count("num_nodes", num_targets, 0, " or a pair of them")
+        if add_self_loops and num_targets > num_sources:
+            raise ValueError(
+                f"{num_targets} targets cannot be the first of {num_sources} sources; pass add_self_loops=False for "
+                f"different node sets."
+            )
+        edge_index, _ = to_edges(edge_index, None, None, num_sources, num_targets)
+        return cls._build(edge_index, (num_sources, num_targets), add_self_loops, False, checks)
 
     @classmethod
     def _build(

@@ -37,7 +37,10 @@ def random_order(hood: Neighborhoods, fresh: bool, number: int = 0, n_id: Tensor
     if fresh:
         draw = torch.randint(2**31, hood.source.shape, device=hood.source.device)
     else:
-        target, source = (hood.target, hood.source) if n_id is None else (n_id[hood.target], n_id[hood.source])
+        target, source = hood.target, hood.source
+        if n_id is not None:
+            n_id = n_id.long()  # hashed in 64 bits
+            target, source = n_id[target], n_id[source]
         draw = mix(mix(mix(target + STEP) + source + STEP) + _copy_number(hood) + (number << 32) + STEP)
         draw = draw >> 33 & (2**31 - 1)
     return torch.argsort((hood.target << 32) + draw, stable=True)
