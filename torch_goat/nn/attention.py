@@ -139,7 +139,7 @@ class EdgeAttention(Module):
 
 
 def fuses(
-    attention: Module, z_src: Tensor, z_dst: Tensor | None, hood: Neighborhoods, edge_attr: Tensor | None
+    attention: Module, z_src: Tensor, z_dst: Tensor | None, x: Tensor, hood: Neighborhoods, edge_attr: Tensor | None
 ) -> bool:
     """Whether :func:`fused_order` can take the place of scores, sort and softmax on a GPU."""
     return (
@@ -147,6 +147,7 @@ def fuses(
         and attention.negative_slope > 0
         and z_dst is not None
         and edge_attr is None
+        and x.layout == torch.strided
         and z_src.dtype == torch.float32
         and hood.num_places > 0
         and z_src.size(1) * hood.num_targets < 2**31

@@ -247,10 +247,10 @@ class GOATConv(MessagePassing):
         r"""Runs the layer.
 
         Args:
-            x: The input states, or a pair ``(x_src, x_dst)`` for sources and targets. With one ``in_channels``, targets
-                are the first sources, as in PyG's sampled mini-batches, and ``(x, None)`` takes their states from the
-                sources. With a pair of ``in_channels``, ``(x, None)`` means that targets have no states: they do not
-                enter the scores, and there is no ``residual``.
+            x: The input states, dense or sparse, or a pair ``(x_src, x_dst)`` for sources and targets. With one
+                ``in_channels``, targets are the first sources, as in PyG's sampled mini-batches, and ``(x, None)``
+                takes their states from the sources. With a pair of ``in_channels``, ``(x, None)`` means that targets
+                have no states: they do not enter the scores, and there is no ``residual``.
             edge_index: COO ``[2, E]`` in any order, an ``EdgeIndex``, a torch sparse matrix as PyG's ``adj_t`` (rows
                 are targets; its values are the edge features, and are ignored if ``edge_dim`` is ``None``), or
                 :class:`~torch_goat.nn.Neighborhoods` built from such edges, to which ``flow`` does not apply.
@@ -303,7 +303,11 @@ class GOATConv(MessagePassing):
             kernel = self.rnn.kernel(z_src)
             given = ordering is not None or rank is not None
             top = self.max_neighbors is not None and self.neighbor_selection == "top"
-            if kernel == "triton" and not (given or top) and fuses(self.attention, z_src, z_dst, hood, edge_attr):
+            if (
+                kernel == "triton"
+                and not (given or top)
+                and fuses(self.attention, z_src, z_dst, x_src, hood, edge_attr)
+            ):
                 read = hood
                 token, source, score, alpha = fused_order(self.attention, z_src, z_dst, x_src, hood)
             else:

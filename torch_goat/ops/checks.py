@@ -88,7 +88,7 @@ def check_finite(name: str, value: Tensor, checks: bool | None = None) -> None:
     # A finite sum has finite terms. If it is not finite, finite terms may have overflowed.
     if not checks_enabled(checks) or math.isfinite(float(value.detach().sum())):
         return
-    wrong = (~torch.isfinite(value)).any(dim=1).nonzero()
+    wrong = (~torch.isfinite(value.to_dense())).any(dim=1).nonzero()
     if wrong.numel() > 0:
         raise ValueError(
             f"{name} has a non-finite value in row {int(wrong[0])}; replace NaN and infinity before the layer."
