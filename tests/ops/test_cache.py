@@ -129,6 +129,14 @@ def test_a_capture_takes_what_was_kept_without_reading_the_edges(monkeypatch: py
     assert grouped(edge_index) is not hood
 
 
+def test_a_capture_takes_no_edges_whose_writes_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.inference_mode():
+        edge_index = edges().clone()
+        hood = grouped(edge_index)
+        _capture(monkeypatch)
+        assert grouped(edge_index) is not hood
+
+
 def test_a_capture_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     hood = grouped(edges())
     before = hood.by_length

@@ -91,7 +91,8 @@ class GOATConv(MessagePassing):
         max_neighbors: The maximum number of neighbours to read besides the node itself; all if ``None``. The softmax
             runs over the selected neighbours.
         neighbor_selection: ``"random"`` draws neighbours uniformly without replacement: new ones in every training
-            step, always the same ones in evaluation. ``"top"`` takes those with the highest scores, per head.
+            step, always the same ones in evaluation (of parallel edges, by their order in ``edge_index``). ``"top"``
+            takes those with the highest scores, per head.
         mean_residual: Whether to add GAT's output to that of the RNN: the mean of the neighbours' states
             :math:`\mathbf{W}_1 \mathbf{h}_j`, weighted by their coefficients.
         scaling: What a state is multiplied by before the RNN reads it: ``"softmax"``, its coefficient; or ``"size"``,

@@ -279,8 +279,8 @@ def neighborhoods(
     version = _version(edge_index)
     if (known := memo.get(key)) is not None:
         given, given_version, hood = known
-        counted = capturing() or (edge_index.is_cuda and given_version is not None and not checks_enabled(checks))
-        if given_version == version if counted else torch.equal(given, edge_index):
+        counted = capturing() or (edge_index.is_cuda and version is not None and not checks_enabled(checks))
+        if version is not None and version == given_version if counted else torch.equal(given, edge_index):
             if given_version != version:
                 memo.put(key, (given, version, hood))
             return hood
