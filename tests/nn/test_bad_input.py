@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from torch_goat import set_checks
-from torch_goat.nn import GOATConv
+from torch_goat.nn import GOATConv, RNNAggregation
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,8 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
         ({"x": torch.ones(3, 4)}, ValueError, "x has 4 channels, but the layer was built for 5"),
         ({"x": torch.ones(3)}, ValueError, r"two dimensions \[rows, channels\], got shape \[3\]"),
         ({"x": torch.ones(3, 5, dtype=torch.long)}, TypeError, "floating point dtype, got torch.int64"),
-        ({"x": torch.ones(3, 5).double()}, TypeError, "x is torch.float64, but the layer's weights are torch.float32"),
+        ({"x": torch.ones(3, 5).double()}, TypeError, "x is torch.float64, but the weights are torch.float32"),
+        ({"x": (torch.ones(3, 5), torch.ones(2, 5).double())}, TypeError, r"x\[1\] \(targets\) is torch.float64, but"),
         ({"x": [[1.0] * 5] * 3}, TypeError, "x must be a tensor or a pair of tensors, got list"),
         ({"x": torch.tensor([[1.0] * 5, [torch.inf] * 5])}, ValueError, "non-finite value in row 1"),
         ({"edge_index": torch.tensor([[0, 7], [1, 2]])}, IndexError, "node 7, but there are 3 nodes"),
@@ -72,12 +73,24 @@ EDGES = torch.tensor([[0, 1], [1, 2]])
         ({"x": (torch.ones(3, 5), torch.ones(2, 5)), "size": (3, 1)}, ValueError, "size says 1 targets, but x has 2"),
         ({"edge_attr": torch.ones(2, 1)}, ValueError, "without edge features"),
         ({"n_id": torch.arange(4)}, ValueError, r"number the 3 nodes of one set, got shape \[4\]"),
+        ({"n_id": [0, 1, 2]}, TypeError, "n_id must be a tensor of int64 node numbers, got list"),
+        ({"n_id": torch.ones(3)}, TypeError, "int64 node numbers, got torch.float32"),
         ({"ordering": EDGES}, TypeError, "ordering must be an Ordering, got Tensor"),
     ],
 )
 def test_bad_calls_are_refused(arguments, error, message: str) -> None:
     with pytest.raises(error, match=message):
         GOATConv(5, 4)(**({"x": torch.ones(3, 5), "edge_index": EDGES} | arguments))
+
+
+@pytest.mark.parametrize("layer", [GOATConv(5, 4), RNNAggregation(5, 4)], ids=lambda layer: type(layer).__name__)
+@pytest.mark.parametrize("dtypes", [(torch.float64, torch.float32), (torch.float32, torch.float64)])
+def test_autocast_does_not_convert_float64(dtypes: tuple[torch.dtype, torch.dtype], layer: torch.nn.Module) -> None:
+    of_x, of_weights = dtypes
+    given = EDGES if isinstance(layer, GOATConv) else torch.tensor([0, 0, 1])
+    message = f"x is {of_x}, but the weights are {of_weights}"
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(TypeError, match=message):
+        layer.to(of_weights)(torch.ones(3, 5, dtype=of_x), given)
 
 
 class Fixed(torch.nn.Module):
@@ -99,7 +112,7 @@ def test_a_number_of_numpy_is_one_width() -> None:
 
 
 def test_a_lazy_layer_refuses_another_dtype_in_the_first_call_too() -> None:
-    with pytest.raises(TypeError, match=r"x is torch.float64, but the layer's weights are torch.float32"):
+    with pytest.raises(TypeError, match=r"x is torch.float64, but the weights are torch.float32"):
         GOATConv(-1, 4)(torch.ones(3, 5).double(), EDGES)
 
 

@@ -123,12 +123,25 @@ def test_autocast_keeps_scores_in_float32(rnn: str) -> None:
     assert relative_error(low, out) < 1e-2
 
 
-def test_a_layer_in_bfloat16() -> None:
-    conv, x, edge_index = GOATConv(5, 8, heads=2).bfloat16(), torch.randn(N, 5).bfloat16(), small_graph()
-    out, ordering = conv(x, edge_index, return_ordering=True)
+class Bilinear(torch.nn.Bilinear):
+    """A custom attention with weights of its own."""
+
+    def forward(self, target: Tensor, source: Tensor, edge_attr: Tensor | None) -> Tensor:
+        return super().forward(target, source).squeeze(-1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"edge_dim": 3}, {"edge_dim": -1, "attention": "gatv2"}, {"edge_dim": 3, "attention": Bilinear(8, 8, 1)}],
+)
+def test_a_layer_in_bfloat16(options) -> None:
+    x, edge_index = torch.randn(N, 5).bfloat16(), small_graph()
+    edge_attr = torch.randn(edge_index.size(1), 3).bfloat16() if options else None
+    conv = GOATConv(5, 8, heads=2, **options).to(torch.bfloat16)
+    out, ordering = conv(x, edge_index, edge_attr, return_ordering=True)
     assert out.dtype == torch.bfloat16
     assert ordering.score.dtype == torch.float32
-    wide = copy.deepcopy(conv).double()(x.double(), edge_index)
+    wide = copy.deepcopy(conv).double()(x.double(), edge_index, edge_attr if edge_attr is None else edge_attr.double())
     assert relative_error(out, wide) < 2e-2
 
 
@@ -142,6 +155,20 @@ def test_double_backward_is_computed_by_the_reference(rnn: str) -> None:
     ends = [(x + side * step).detach().requires_grad_() for side in (1, -1)]
     above, below = (torch.autograd.grad(conv(end, small_graph()).square().sum(), end)[0] for end in ends)
     assert relative_error(curved, (above - below) / 2e-5) < 1e-6
+
+
+@pytest.mark.parametrize("backend", ["reference", *AVAILABLE])
+@pytest.mark.parametrize("order_noise", [0.0, 0.2])
+@pytest.mark.parametrize("rnn", ["lstm", "mingru"])
+def test_an_activation_can_write_to_the_output(rnn: str, order_noise: float, backend: str) -> None:
+    options = {"bias": False, "mean_residual": False, "order_noise": order_noise, "rnn": rnn, "backend": backend}
+    conv, edge_index = GOATConv(5, 4, heads=2, **options).to(device_of(backend)), small_graph().to(device_of(backend))
+    x = torch.randn(N, 5, device=device_of(backend))
+    results = []
+    for activation in (torch.tanh, torch.tanh_):
+        torch.manual_seed(0)  # of the order that is drawn
+        results.append(with_gradients(conv, activation(conv(x, edge_index))))
+    assert_close(*results, 0)
 
 
 @pytest.mark.parametrize("rnn", ["lstm", "mingru"])
@@ -188,6 +215,15 @@ def test_gnn_explainer_masks_the_coefficients() -> None:
     explanation = explainer(GNNExplainer(epochs=3), conv, node_mask_type="attributes")(x, edge_index, index=2)
     assert explanation.edge_mask.shape == (edge_index.size(1),)
     assert torch.equal(conv(x, edge_index), plain)
+
+
+@pytest.mark.parametrize("part", ["lin_src", "lin_dst", "attention.lin_edge", "res", "rnn"])
+def test_hooks_of_its_modules_are_called(part: str) -> None:
+    """Pruning computes the weights of a step in such a hook."""
+    conv, seen = GOATConv((5, 5), 4, attention="gatv2", edge_dim=2, residual=True), []
+    conv.get_submodule(part).register_forward_pre_hook(lambda *_: seen.append("called"))
+    conv((torch.randn(N, 5), torch.randn(N, 5)), small_graph(), torch.randn(small_graph().size(1), 2))
+    assert seen == ["called"]
 
 
 @pytest.mark.parametrize("step", ["propagate", "message", "aggregate"])

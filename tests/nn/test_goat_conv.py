@@ -192,6 +192,23 @@ def test_random_selection_changes_in_training_only() -> None:
     assert len(draws()) == 1
 
 
+@pytest.mark.filterwarnings("ignore:Sparse C:UserWarning")  # PyTorch calls its CSR and CSC tensors a beta feature
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("tied", [False, True])
+def test_sparse_states_equal_dense_ones(tied: bool, dtype: torch.dtype, layout: torch.layout) -> None:
+    conv, x = GOATConv(5, 4, heads=2, residual=True).to(dtype), torch.randn(N, 5).relu().to(dtype)
+    if tied:  # Algorithm 1 compares the states
+        torch.nn.init.zeros_(conv.attention.att_src)
+    dense, sparse = (conv(states, small_graph()) for states in (x, x.to_sparse(layout=layout)))
+    assert same_up_to_rounding(sparse, dense)
+    first, second = (torch.autograd.grad(out.square().sum(), conv.lin_src.weight)[0] for out in (sparse, dense))
+    assert same_up_to_rounding(first, second)
+    x[3, 1] = torch.nan
+    with pytest.raises(ValueError, match="x has a non-finite value in row 3"):
+        conv(x.to_sparse(layout=layout), small_graph())
+
+
 def test_replayed_order_with_present_coefficients() -> None:
     x, edge_index = torch.randn(N, 5), small_graph()
     first, second = GOATConv(5, 4, heads=2), GOATConv(5, 4, heads=2)
@@ -207,6 +224,8 @@ def test_replayed_order_with_present_coefficients() -> None:
     assert not torch.allclose(out, own)
     shuffled = torch.randperm(edge_index.size(1))
     assert torch.equal(second(x, edge_index[:, shuffled], ordering=ordering), out)
+    compiled = torch.compile(second, backend="aot_eager", fullgraph=True)
+    assert torch.equal(compiled(x, edge_index, ordering=ordering), out)
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,16 @@ def test_ties_of_equal_states_follow_the_edge_features() -> None:
     assert ordering.neighbors(0, head=1).tolist() == [0, 2, 3, 1, 4]  # 4 by its key
 
 
-@given(st.integers(0, 2**31))
-def test_the_order_of_nodes_and_edges_does_not_matter(seed: int) -> None:
+@pytest.mark.parametrize("options", [{"edge_dim": 2}, {"max_neighbors": 2, "neighbor_selection": "top"}])
+@given(seed=st.integers(0, 2**31))
+def test_the_order_of_nodes_and_edges_does_not_matter(seed: int, options: dict) -> None:
     torch.manual_seed(seed)
-    edge_index, edge_attr = torch.randint(6, (2, 30)), torch.randn(30, 2)
+    edge_index, edge_attr = torch.randint(6, (2, 30)), torch.randn(30, 2).double() if "edge_dim" in options else None
     keys, node, edge = torch.randint(3, (30,)), torch.randperm(6), torch.randperm(30)
-    conv, x = GOATConv(3, 2, heads=2, edge_dim=2).double(), torch.randint(2, (6, 3)).double()
-    out = conv(x, edge_index, edge_attr.double(), order_by=keys)
-    moved = conv(x[node.argsort()], node[edge_index][:, edge], edge_attr[edge].double(), order_by=keys[edge])
+    conv, x = GOATConv(3, 2, heads=2, **options).double(), torch.randint(2, (6, 3)).double()
+    out = conv(x, edge_index, edge_attr, order_by=keys)
+    features = None if edge_attr is None else edge_attr[edge]
+    moved = conv(x[node.argsort()], node[edge_index][:, edge], features, order_by=keys[edge])
     assert_close({"out": moved[node]}, {"out": out}, 1e-10)
 
 

@@ -72,6 +72,11 @@ def test_works_inside_a_layer_of_pyg() -> None:
     assert relative_error(conv(x, edge_index), expected) < 1e-6
 
 
+def test_a_factory_is_not_accepted() -> None:
+    with pytest.raises(ValueError, match="rnn must be 'lstm', 'gru', 'rnn', 'mingru' or 'minlstm', got <class"):
+        RNNAggregation(3, 4, rnn=torch.nn.GRU)
+
+
 @pytest.mark.parametrize(
     ("x", "index", "error", "message"),
     [

@@ -1,6 +1,9 @@
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch_geometric import EdgeIndex
+from torch_geometric.utils import to_torch_coo_tensor, to_torch_csc_tensor, to_torch_csr_tensor
 
 from tests.graphs import small_graph
 from torch_goat.nn import GOATConv
@@ -9,22 +12,17 @@ from torch_goat.ops.adjacency import to_edges
 N = 10
 
 
-def sparse(edge_index: torch.Tensor, layout: torch.layout, values: torch.Tensor) -> torch.Tensor:
-    """PyG's adj_t: rows are targets, columns are sources."""
-    coo = torch.sparse_coo_tensor(edge_index.flip(0), values, (N, N), check_invariants=True).coalesce()
-    return coo if layout is torch.sparse_coo else coo.to_sparse(layout=layout)
-
-
 @pytest.mark.filterwarnings("ignore:Sparse C:UserWarning")  # PyTorch calls its CSR and CSC tensors a beta feature
-@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
-def test_sparse_matrices_equal_edge_lists(layout: torch.layout) -> None:
+@pytest.mark.parametrize("to_sparse", [to_torch_coo_tensor, to_torch_csr_tensor, to_torch_csc_tensor])
+@pytest.mark.parametrize(("features", "edge_dim"), [((), 1), ((), -1), ((1,), 1), ((3,), 3), ((3,), -1)])
+def test_sparse_matrices_equal_edge_lists(features: tuple[int, ...], edge_dim: int, to_sparse: Callable) -> None:
     edge_index = small_graph().unique(dim=1)
-    feature = torch.randn(edge_index.size(1))
-    x = torch.randn(N, 5)
-    plain, weighted = GOATConv(5, 4), GOATConv(5, 4, edge_dim=1)
-    adjacency = sparse(edge_index, layout, feature)
-    assert torch.equal(plain(x, adjacency), plain(x, edge_index))
-    assert torch.equal(weighted(x, adjacency), weighted(x, edge_index, feature))
+    x, edge_attr = torch.randn(N, 5), torch.randn(edge_index.size(1), *features)
+    adjacency = to_sparse(edge_index.flip(0), edge_attr, size=(N, N))  # PyG's adj_t: rows are targets
+    for conv, given in ((GOATConv(5, 4), None), (GOATConv(5, 4, edge_dim=edge_dim), edge_attr)):
+        out, (matrix, alpha) = conv(x, adjacency, return_attention_weights=True)
+        assert torch.equal(out, conv(x, edge_index, given))
+        assert (matrix.shape, alpha.shape) == ((N, N, 1), (matrix._nnz(), 1))
 
 
 def test_repeated_entries_of_a_sparse_matrix_are_separate_edges() -> None:
@@ -62,7 +60,7 @@ def test_other_types_of_edges_equal_int64_tensors() -> None:
     ("edge_index", "edge_attr", "edge_dim", "error", "message"),
     [
         ([[0], [1]], None, None, TypeError, "got list"),
-        (torch.zeros(2, 3), None, None, TypeError, "torch.float32"),
+        (torch.zeros(2, 3), None, None, TypeError, r"torch.float32; .* a dense adjacency with .*dense_to_sparse"),
         (torch.zeros(3, 2, dtype=torch.long), None, None, ValueError, r"\[3, 2\]"),
         (torch.tensor([[0], [1]]), torch.ones(1, 2), None, ValueError, "edge_dim=2"),
         (torch.tensor([[0], [1]]), None, 3, ValueError, "edge_attr is missing"),

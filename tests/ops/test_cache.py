@@ -70,9 +70,16 @@ def test_nothing_outlives_the_edges() -> None:
     assert all(reference() is None for reference in kept)
 
 
-def test_training_can_use_everything_that_inference_mode_leaves_behind() -> None:
-    edge_index, x, conv = edges(), torch.randn(9, 4, requires_grad=True), GOATConv(4, 4)
+@pytest.mark.parametrize("given", ["edge_index", "edge_index of inference mode", "Neighborhoods"])
+@pytest.mark.parametrize("options", [{}, {"add_self_loops": False, "attention": "gatv2"}, {"rnn": "mingru"}])
+def test_training_can_use_everything_that_inference_mode_leaves_behind(options: dict, given: str) -> None:
+    x, conv = torch.randn(9, 4, requires_grad=True), GOATConv(4, 4, **options)
+    edge_index: Tensor | Neighborhoods = edges()
     with torch.inference_mode():
+        if given == "Neighborhoods":
+            edge_index = Neighborhoods.from_edge_index(edge_index, 9, add_self_loops=conv.add_self_loops)
+        elif given != "edge_index":
+            edge_index = edge_index.clone()
         inferred, ordering = conv(x, edge_index, return_ordering=True)
     outs = [conv(x, edge_index), conv(x, edge_index, ordering=ordering)]
     first, second = (torch.autograd.grad(out.square().sum(), x)[0] for out in outs)
@@ -80,6 +87,22 @@ def test_training_can_use_everything_that_inference_mode_leaves_behind() -> None
     with torch.inference_mode():
         outs += [inferred, conv(x, edge_index)]
     assert all(torch.equal(out, inferred) for out in outs)
+
+
+def test_inference_mode_groups_a_graph_once() -> None:
+    with torch.inference_mode():
+        edge_index = edges().clone()
+        before = grouped(edge_index)
+        assert grouped(edge_index) is before
+        edge_index[0, 0] = edge_index[1, 0]  # PyTorch does not count this write
+        assert same(grouped(edge_index), grouped(edge_index.clone()))
+
+
+def test_a_layout_does_not_follow_a_write_to_the_edges() -> None:
+    edge_index, x, conv = edges(), torch.randn(9, 4), GOATConv(4, 4, add_self_loops=False)
+    hood, expected = Neighborhoods.from_edge_index(edge_index, 9, add_self_loops=False), edge_index.clone()
+    edge_index.zero_()
+    assert torch.equal(conv(x, hood, return_attention_weights=True)[1][0], expected)
 
 
 @pytest.mark.parametrize("own_loops", [True, False])
@@ -104,6 +127,14 @@ def test_a_capture_takes_what_was_kept_without_reading_the_edges(monkeypatch: py
     assert grouped(edge_index) is hood
     edge_index.copy_(edge_index.flip(0))
     assert grouped(edge_index) is not hood
+
+
+def test_a_capture_takes_no_edges_whose_writes_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    with torch.inference_mode():
+        edge_index = edges().clone()
+        hood = grouped(edge_index)
+        _capture(monkeypatch)
+        assert grouped(edge_index) is not hood
 
 
 def test_a_capture_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:

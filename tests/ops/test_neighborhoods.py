@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -92,6 +93,32 @@ def test_layers_share_neighborhoods(monkeypatch: pytest.MonkeyPatch) -> None:
     hood = Neighborhoods.from_edge_index(edge_index, 10)
     monkeypatch.setattr(Neighborhoods, "_build", None)  # nothing is grouped again
     assert torch.equal(model(x, hood), expected)
+
+
+def test_an_exported_module_groups_graphs_of_any_size() -> None:
+    class Grouped(GOATConv):
+        def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+            return super().forward(x, Neighborhoods.from_edge_index(edge_index, x.size(0)))
+
+    conv, dynamic = Grouped(5, 4), torch.export.Dim.DYNAMIC
+    given = torch.randn(10, 5), small_graph()
+    program = torch.export.export(conv, given, dynamic_shapes=({0: dynamic}, {1: dynamic}))
+    x, edge_index = torch.randn(12, 5), small_graph(12, 40)
+    assert torch.equal(program.module()(x, edge_index), GOATConv.forward(conv, x, edge_index))
+
+
+@pytest.mark.parametrize(
+    ("num_nodes", "message"),
+    [
+        (10.0, r"num_nodes must be a whole number of at least 0 or a pair of them, got 10\.0"),
+        ((10, -1), "num_nodes must be .* got -1"),
+        ((8, 10), "10 targets cannot be the first of 8 sources; pass add_self_loops=False"),
+    ],
+)
+def test_impossible_numbers_of_nodes_are_refused(num_nodes, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Neighborhoods.from_edge_index(small_graph(), num_nodes)
+    assert Neighborhoods.from_edge_index(small_graph(), np.int64(10)).num_targets == 10
 
 
 def test_neighborhoods_that_do_not_fit_are_refused() -> None:

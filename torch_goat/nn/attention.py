@@ -23,6 +23,18 @@ def _rows(z: Tensor, gather: Callable[[Tensor], Tensor]) -> Tensor:
     return gather(z.flatten(1).t()).t().view(-1, *z.shape[1:])
 
 
+def infer_width(linear: Linear, x: Tensor) -> None:
+    """Gives a lazy linear layer the width of its first input."""
+    if is_uninitialized_parameter(linear.weight):
+        linear.initialize_parameters(linear, (x,))
+
+
+def project(linear: Linear, x: Tensor) -> Tensor:
+    """``linear(x)`` in the dtype of ``x``, which may be higher than that of the weights."""
+    infer_width(linear, x)
+    return linear(x) if linear.weight.dtype == x.dtype else F.linear(x, linear.weight.to(x.dtype))
+
+
 def _lin_edge(edge_dim: int | None, channels: int) -> Linear | None:
     return None if edge_dim is None else Linear(edge_dim, channels, bias=False, weight_initializer="glorot")
 
@@ -56,10 +68,10 @@ class GATAttention(Module):
             score = score + hood.from_targets(of_target)
         if edge_attr is not None and self.lin_edge is not None and self.att_edge is not None:
             # w_e (W_e e) = (w_e W_e) e: no [E, K, C] in between.
-            if is_uninitialized_parameter(self.lin_edge.weight):
-                self.lin_edge.initialize_parameters(self.lin_edge, (edge_attr,))
+            infer_width(self.lin_edge, edge_attr)
             weight = self.lin_edge.weight.view(self.heads, self.channels, edge_attr.size(1))  # [K, C, D]
-            score = score + (weight * self.att_edge.unsqueeze(-1)).sum(dim=1) @ edge_attr.t()
+            weight = weight.to(edge_attr.dtype) * self.att_edge.unsqueeze(-1)
+            score = score + weight.sum(dim=1) @ edge_attr.t()
         return F.leaky_relu(score, self.negative_slope)
 
     def shares(self, z_src: Tensor, z_dst: Tensor | None, kernel: str = "") -> tuple[Tensor, Tensor | None]:
@@ -95,13 +107,13 @@ class GATv2Attention(Module):
         if z_dst is not None:
             joint = joint + _rows(z_dst, hood.from_targets)
         if edge_attr is not None and self.lin_edge is not None:
-            joint = joint + self.lin_edge(edge_attr).view_as(joint)
+            joint = joint + project(self.lin_edge, edge_attr).view_as(joint)
         return (F.leaky_relu(joint, self.negative_slope) * self.att).sum(dim=-1).t()
 
 
 class EdgeAttention(Module):
     """A custom attention: a module that maps target states ``[E, K, C]``, source states ``[E, K, C]`` and edge features
-    ``[E, D]`` (or ``None``) to scores ``[E, K]``."""
+    ``[E, D]`` (or ``None``), in the dtype of its parameters, to scores ``[E, K]``."""
 
     def __init__(self, module: Module) -> None:
         super().__init__()
@@ -115,7 +127,9 @@ class EdgeAttention(Module):
     def forward(self, z_src: Tensor, z_dst: Tensor | None, hood: Neighborhoods, edge_attr: Tensor | None) -> Tensor:
         state_src = _rows(z_src, hood.from_sources)  # [E, K, C]
         state_dst = torch.zeros_like(state_src) if z_dst is None else _rows(z_dst, hood.from_targets)
-        score = self.module(state_dst, state_src, edge_attr)
+        dtype = next(self.module.parameters(), z_src).dtype
+        features = None if edge_attr is None else edge_attr.to(dtype)
+        score = self.module(state_dst.to(dtype), state_src.to(dtype), features)
         if score.shape != state_src.shape[:2]:
             raise ValueError(
                 f"the attention module returned scores of shape {list(score.shape)}, expected [edges, "
@@ -125,7 +139,7 @@ class EdgeAttention(Module):
 
 
 def fuses(
-    attention: Module, z_src: Tensor, z_dst: Tensor | None, hood: Neighborhoods, edge_attr: Tensor | None
+    attention: Module, z_src: Tensor, z_dst: Tensor | None, x: Tensor, hood: Neighborhoods, edge_attr: Tensor | None
 ) -> bool:
     """Whether :func:`fused_order` can take the place of scores, sort and softmax on a GPU."""
     return (
@@ -133,6 +147,7 @@ def fuses(
         and attention.negative_slope > 0
         and z_dst is not None
         and edge_attr is None
+        and x.layout == torch.strided
         and z_src.dtype == torch.float32
         and hood.num_places > 0
         and z_src.size(1) * hood.num_targets < 2**31

@@ -3,16 +3,15 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.nn import GroupNorm, Module, Parameter
 from torch_geometric.nn.conv import MessagePassing
-from torch_geometric.nn.dense.linear import Linear, is_uninitialized_parameter
+from torch_geometric.nn.dense.linear import Linear
 from torch_geometric.nn.inits import zeros
 from torch_geometric.utils import is_torch_sparse_tensor
 
 from torch_goat.nn import inputs
-from torch_goat.nn.attention import EdgeAttention, build_attention, fused_order, fuses
+from torch_goat.nn.attention import EdgeAttention, build_attention, fused_order, fuses, project
 from torch_goat.nn.dropout import dropout as drop
 from torch_goat.nn.ordering import Ordering
 from torch_goat.nn.packed_rnn import PackedRNN
@@ -92,7 +91,8 @@ class GOATConv(MessagePassing):
         max_neighbors: The maximum number of neighbours to read besides the node itself; all if ``None``. The softmax
             runs over the selected neighbours.
         neighbor_selection: ``"random"`` draws neighbours uniformly without replacement: new ones in every training
-            step, always the same ones in evaluation. ``"top"`` takes those with the highest scores, per head.
+            step, always the same ones in evaluation (of parallel edges, by their order in ``edge_index``). ``"top"``
+            takes those with the highest scores, per head.
         mean_residual: Whether to add GAT's output to that of the RNN: the mean of the neighbours' states
             :math:`\mathbf{W}_1 \mathbf{h}_j`, weighted by their coefficients.
         scaling: What a state is multiplied by before the RNN reads it: ``"softmax"``, its coefficient; or ``"size"``,
@@ -248,12 +248,12 @@ class GOATConv(MessagePassing):
         r"""Runs the layer.
 
         Args:
-            x: The input states, or a pair ``(x_src, x_dst)`` for sources and targets. With one ``in_channels``, targets
-                are the first sources, as in PyG's sampled mini-batches, and ``(x, None)`` takes their states from the
-                sources. With a pair of ``in_channels``, ``(x, None)`` means that targets have no states: they do not
-                enter the scores, and there is no ``residual``.
+            x: The input states, dense or sparse, or a pair ``(x_src, x_dst)`` for sources and targets. With one
+                ``in_channels``, targets are the first sources, as in PyG's sampled mini-batches, and ``(x, None)``
+                takes their states from the sources. With a pair of ``in_channels``, ``(x, None)`` means that targets
+                have no states: they do not enter the scores, and there is no ``residual``.
             edge_index: COO ``[2, E]`` in any order, an ``EdgeIndex``, a torch sparse matrix as PyG's ``adj_t`` (rows
-                are targets; its values are the edge features if ``edge_dim=1`` and are ignored otherwise), or
+                are targets; its values are the edge features, and are ignored if ``edge_dim`` is ``None``), or
                 :class:`~torch_goat.nn.Neighborhoods` built from such edges, to which ``flow`` does not apply.
             edge_attr: The edge features, in the order of the edges in ``edge_index``.
             size: The numbers of sources and targets, if neither ``x`` nor a sparse matrix determines them.
@@ -304,7 +304,11 @@ class GOATConv(MessagePassing):
             kernel = self.rnn.kernel(z_src)
             given = ordering is not None or rank is not None
             top = self.max_neighbors is not None and self.neighbor_selection == "top"
-            if kernel == "triton" and not (given or top) and fuses(self.attention, z_src, z_dst, hood, edge_attr):
+            if (
+                kernel == "triton"
+                and not (given or top)
+                and fuses(self.attention, z_src, z_dst, x_src, hood, edge_attr)
+            ):
                 read = hood
                 token, source, score, alpha = fused_order(self.attention, z_src, z_dst, x_src, hood)
             else:
@@ -365,16 +369,14 @@ class GOATConv(MessagePassing):
     def _project(self, x_src: Tensor, x_dst: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """``W_1 h`` of sources and targets, for every head, in float32 at least since scores are computed from it."""
 
-        def project(linear: Linear, x: Tensor) -> Tensor:
-            if is_uninitialized_parameter(linear.weight):
-                linear.initialize_parameters(linear, (x,))
-            wide = torch.promote_types(x.dtype, torch.float32)
-            return F.linear(x.to(wide), linear.weight.to(wide)).view(-1, self.heads, self.out_channels)
+        def wide(linear: Linear, x: Tensor) -> Tensor:
+            x = x.to(torch.promote_types(x.dtype, torch.float32))
+            return project(linear, x).view(-1, self.heads, self.out_channels)
 
-        z_src = project(self.lin_src, x_src)
+        z_src = wide(self.lin_src, x_src)
         if x_dst is None or (x_dst is x_src and self.lin_dst is None):
             return z_src, None if x_dst is None else z_src
-        return z_src, project(self.lin_src if self.lin_dst is None else self.lin_dst, x_dst)
+        return z_src, wide(self.lin_src if self.lin_dst is None else self.lin_dst, x_dst)
 
     def _order(
         self,
@@ -396,9 +398,9 @@ class GOATConv(MessagePassing):
             token, source = sort_neighbors(score, x_src, edge_attr, hood, rank, top, self._bipartite)
             return token, source, read
         ordering.check_fits(hood, read, self.heads, self.checks)
-        # Tensors of inference mode cannot be saved for the backward.
-        token, source = (one.clone() if one.is_inference() else one for one in (ordering.token, ordering.source))
-        return token, source, read
+        if torch.compiler.is_compiling() or not ordering.token.is_inference():
+            return ordering.token, ordering.source, read
+        return ordering.token.clone(), ordering.source.clone(), read  # which can be saved for the backward
 
     def _message(self, alpha: Tensor, token: Tensor, hood: Neighborhoods) -> Tensor:
         """The coefficients after dropout and after an explainer's mask ``[K, E]``.

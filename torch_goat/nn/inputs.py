@@ -9,7 +9,7 @@ from torch_geometric.utils import is_torch_sparse_tensor
 
 from torch_goat.nn.ordering import Ordering
 from torch_goat.ops.adjacency import check_edge_attr, to_edges
-from torch_goat.ops.checks import check_features, checks_enabled
+from torch_goat.ops.checks import check_dtype, check_features, checks_enabled
 from torch_goat.ops.neighborhoods import Neighborhoods, neighborhoods
 
 Nodes = Tensor | tuple[Tensor, Tensor | None]
@@ -53,11 +53,12 @@ def node_states(
         checks: See :func:`torch_goat.set_checks`.
     """
     x_src, x_dst = (x, x if size is None or bipartite else None) if isinstance(x, Tensor) else _pair(x)
-    check_features("x" if x_src is x_dst else "x[0] (sources)", x_src, channels[0], checks)
+    given = [("x" if x_src is x_dst else "x[0] (sources)", x_src, channels[0])]
     if x_dst is not None and (x_dst is not x_src or channels[0] != channels[1]):
-        check_features("x[1] (targets)", x_dst, channels[1], checks)
-    if x_src.dtype != dtype and not torch.is_autocast_enabled(x_src.device.type):
-        raise TypeError(f"x is {x_src.dtype}, but the layer's weights are {dtype}; convert one of them.")
+        given.append(("x[1] (targets)", x_dst, channels[1]))
+    for name, states, width in given:
+        check_features(name, states, width, checks)
+        check_dtype(name, states, dtype)
 
     num_sources, num_targets = size or (None, None)
     if num_targets is None:
@@ -112,7 +113,12 @@ def layout(
 
 def check_numbering(n_id: Tensor | None, num_sources: int, in_channels: int | tuple[int, int]) -> None:
     """Raises an error unless the numbers of the sources in a larger graph, if given, are of one node set."""
-    if n_id is not None and (isinstance(in_channels, tuple) or n_id.shape != (num_sources,)):
+    if n_id is None:
+        return
+    dtype = getattr(n_id, "dtype", type(n_id).__name__)
+    if dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"n_id must be a tensor of int64 node numbers, got {dtype}.")
+    if isinstance(in_channels, tuple) or n_id.shape != (num_sources,):
         raise ValueError(
             f"n_id must number the {num_sources} nodes of one set, got shape {list(n_id.shape)} for "
             f"in_channels={in_channels!r}."

@@ -6,8 +6,9 @@ from torch_geometric.nn.aggr import Aggregation
 
 from torch_goat.nn.inputs import check_exporter, refuse_scripting
 from torch_goat.nn.ragged_rnn import LazyRaggedRNN, RaggedRNN
-from torch_goat.ops.checks import check_count, check_ptr, check_range
+from torch_goat.ops.checks import check_choice, check_count, check_dtype, check_ptr, check_range
 from torch_goat.ops.places import Places
+from torch_goat.ops.ragged_rnn.interface import GATES
 
 
 class RNNAggregation(Aggregation):
@@ -39,6 +40,7 @@ class RNNAggregation(Aggregation):
         self, in_channels: int, out_channels: int, rnn: str = "lstm", bidirectional: bool = False, backend: str = "auto"
     ) -> None:
         super().__init__()
+        check_choice("rnn", rnn, *GATES)
         self.out_channels = out_channels
         options: dict[str, Any] = {"bidirectional": bidirectional, "backend": backend}
         if in_channels == -1:
@@ -102,9 +104,7 @@ class RNNAggregation(Aggregation):
         if x.dim() != 2 or (width != -1 and width != x.size(1)):  # not `in`: torch.compile cannot trace it
             wanted = width if width >= 0 else "in_channels"
             raise ValueError(f"x must have shape [elements, {wanted}], got {list(x.shape)}.")
-        weight = self.rnn.weight_ih
-        if x.dtype != weight.dtype and not torch.is_autocast_enabled(x.device.type):
-            raise TypeError(f"x is {x.dtype}, but the weights are {weight.dtype}; convert one of them.")
+        check_dtype("x", x, self.rnn.weight_ih.dtype)
 
     def _read(self, x: Tensor, source: Tensor, ptr: Tensor) -> Tensor:
         places = Places.from_ptr(source.long().unsqueeze(0), ptr.long())  # kernels are compiled for int64

@@ -31,25 +31,27 @@ def to_edges(
     if is_torch_sparse_tensor(edge_index):
         if edge_attr is not None:
             raise ValueError(
-                "edge_attr cannot be combined with a sparse adjacency, which has its own order of edges; store one "
-                "feature as its values (edge_dim=1) or pass edge_index as [2, E]."
+                "edge_attr cannot be combined with a sparse adjacency, which has its own order of edges; store the "
+                "features as its values or pass edge_index as [2, E]."
             )
-        if tuple(edge_index.shape) != (num_targets, num_sources):
+        if (shape := list(edge_index.shape[:2])) != [num_targets, num_sources]:
             raise ValueError(
-                f"the sparse adjacency has shape {list(edge_index.shape)}, expected [targets, sources] = "
-                f"{[num_targets, num_sources]}."
+                f"the sparse adjacency has shape {shape}, expected [targets, sources] = {[num_targets, num_sources]}."
             )
         if edge_index.layout == torch.sparse_coo:
-            edge_index, values = _entries(edge_index, edge_dim == 1 and edge_index.requires_grad)
+            edge_index, values = _entries(edge_index, edge_dim is not None and edge_index.requires_grad)
         else:
             edge_index, values = to_edge_index(edge_index)
         edge_index = edge_index.flip(0)
-        edge_attr = values if edge_dim == 1 else None
+        edge_attr = None if edge_dim is None else values
     elif isinstance(edge_index, EdgeIndex):
         edge_index = edge_index.as_tensor()
 
     if edge_index.dtype not in (torch.int64, torch.int32):
-        raise TypeError(f"edge_index must hold int64 node numbers, got {edge_index.dtype}.")
+        raise TypeError(
+            f"edge_index must hold int64 node numbers, got {edge_index.dtype}; convert it with .long(), or a dense "
+            f"adjacency with torch_geometric.utils.dense_to_sparse."
+        )
     if edge_index.dim() != 2 or edge_index.size(0) != 2:
         raise ValueError(f"edge_index must have shape [2, E], got {list(edge_index.shape)}.")
     edge_index = edge_index.long()
@@ -72,10 +74,10 @@ def _entries(adjacency: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
 def to_matrix(like: Tensor, edge_index: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
     """Values of edges ``[E, K]`` as a sparse matrix ``[targets, sources, K]``, with its values in their order.
 
-    ``like`` is a sparse matrix ``[targets, sources]`` with the layout of the result; ``edge_index`` ``[2, E]`` holds
+    ``like`` is a sparse matrix of targets and sources with the layout of the result; ``edge_index`` ``[2, E]`` holds
     sources and targets. Multi-edges stay apart.
     """
-    num_targets, num_sources = like.shape
+    num_targets, num_sources = like.shape[:2]
     major, minor = (0, 1) if like.layout == torch.sparse_csc else (1, 0)  # CSC is sorted by source
     order = torch.argsort(edge_index[major] * max(num_targets, num_sources) + edge_index[minor])
     (source, target), value = edge_index[:, order], value[order]

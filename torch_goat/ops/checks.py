@@ -88,7 +88,7 @@ def check_finite(name: str, value: Tensor, checks: bool | None = None) -> None:
     # A finite sum has finite terms. If it is not finite, finite terms may have overflowed.
     if not checks_enabled(checks) or math.isfinite(float(value.detach().sum())):
         return
-    wrong = (~torch.isfinite(value)).any(dim=1).nonzero()
+    wrong = (~torch.isfinite(value.to_dense())).any(dim=1).nonzero()
     if wrong.numel() > 0:
         raise ValueError(
             f"{name} has a non-finite value in row {int(wrong[0])}; replace NaN and infinity before the layer."
@@ -139,6 +139,13 @@ def _check_ptr(ptr: Tensor, num_places: int) -> Tensor:
 
 _check_range.register_fake(lambda name, index, size: torch.empty_like(index))
 _check_ptr.register_fake(lambda ptr, num_places: torch.empty_like(ptr))
+
+
+def check_dtype(name: str, value: Tensor, weights: torch.dtype) -> None:
+    """Raises an error unless a value has the dtype of the weights or autocast, which skips float64, converts both."""
+    converts = torch.is_autocast_enabled(value.device.type) and torch.float64 not in (value.dtype, weights)
+    if value.dtype != weights and not converts:
+        raise TypeError(f"{name} is {value.dtype}, but the weights are {weights}; convert one of them.")
 
 
 def check_features(name: str, value: Tensor, channels: int, checks: bool | None = None) -> None:

@@ -1,9 +1,11 @@
+from contextlib import nullcontext
+
 import torch
 from torch import Tensor
 from torch.utils.weak import WeakIdKeyDictionary
 
 from torch_goat.ops.adjacency import to_edges
-from torch_goat.ops.checks import capturing, check_range, checks_enabled
+from torch_goat.ops.checks import capturing, check_count, check_range, checks_enabled
 from torch_goat.ops.segments import Memo, Segments, gather_columns, segment_reduce, sorted_columns
 
 
@@ -68,23 +70,30 @@ class Neighborhoods(Segments):
             checks: Whether to check the range of node indices; ``None`` is the default of
                 :func:`torch_goat.set_checks`.
         """
-        sizes = (num_nodes, num_nodes) if isinstance(num_nodes, int) else num_nodes
-        edge_index, _ = to_edges(edge_index, None, None, *sizes)
-        return cls._build(edge_index, sizes, add_self_loops, False, checks)
+        num_sources, num_targets = num_nodes if isinstance(num_nodes, tuple | list) else (num_nodes, num_nodes)
+        if not torch.compiler.is_compiling():  # there, they can be symbols
+            num_sources = check_count("num_nodes", num_sources, 0, " or a pair of them")
+            num_targets = check_count("num_nodes", num_targets, 0, " or a pair of them")
+        if add_self_loops and num_targets > num_sources:
+            raise ValueError(
+                f"{num_targets} targets cannot be the first of {num_sources} sources; pass add_self_loops=False for "
+                f"different node sets."
+            )
+        edge_index, _ = to_edges(edge_index, None, None, num_sources, num_targets)
+        return cls._build(edge_index, (num_sources, num_targets), add_self_loops, False, checks)
 
     @classmethod
     def _build(
         cls, edge_index: Tensor, num_nodes: tuple[int, int], add_self_loops: bool, reverse: bool, checks: bool | None
     ) -> "Neighborhoods":
-        num_given = edge_index.size(1)
-        if torch.compiler.is_compiling():
-            edge_index, edge, given = _operator(edge_index, *num_nodes, add_self_loops, reverse, checks)
-        else:
-            edge_index, edge, given = _group(edge_index, *num_nodes, add_self_loops, reverse, checks)
+        num_given, compiling = edge_index.size(1), torch.compiler.is_compiling()
+        group = _operator if compiling else _group
+        with nullcontext() if compiling else torch.inference_mode(False):  # a backward pass can use it, too
+            edge_index, edge, given = group(edge_index, *num_nodes, add_self_loops, reverse, checks)
+            source, target = edge_index[:, edge]
             # Only eager code may look at a size that depends on values.
-            given = None if not add_self_loops or given.numel() == num_given else given
-        source, target = edge_index[:, edge]
-        return cls(edge_index, edge, source, target, num_nodes, add_self_loops, num_given, given, reverse)
+            stay = None if not compiling and (not add_self_loops or given.numel() == num_given) else given
+            return cls(edge_index, edge, source, target, num_nodes, add_self_loops, num_given, stay, reverse)
 
     @property
     def num_targets(self) -> int:
@@ -211,6 +220,8 @@ def _group(
     if add_self_loops:
         loops = torch.arange(num_targets, device=edge_index.device).expand(2, -1)
         ends = torch.cat([ends[:, given], loops], dim=1)
+    elif not reverse:
+        ends = edge_index.clone()  # the caller may write to its own
     return ends, torch.argsort(torch.add(ends[0], ends[1], alpha=num_sources), stable=True), given
 
 
@@ -268,18 +279,14 @@ def neighborhoods(
     version = _version(edge_index)
     if (known := memo.get(key)) is not None:
         given, given_version, hood = known
-        counted = capturing() or (edge_index.is_cuda and given_version is not None and not checks_enabled(checks))
-        if given_version == version if counted else torch.equal(given, edge_index):
+        counted = capturing() or (edge_index.is_cuda and version is not None and not checks_enabled(checks))
+        if version is not None and version == given_version if counted else torch.equal(given, edge_index):
             if given_version != version:
                 memo.put(key, (given, version, hood))
             return hood
     hood = Neighborhoods._build(edge_index, num_nodes, add_self_loops, reverse, checks)
-    if not torch.is_inference_mode_enabled():
-        whole = add_self_loops and hood._given is None and not reverse
-        given = hood.edge_index[:, : edge_index.size(1)] if whole else edge_index.clone()
-        if not add_self_loops and not reverse:  # the layout must not keep the key of a weak dictionary alive
-            hood.edge_index = given
-        memo.put(key, (given, version, hood))
+    whole = hood._given is None and not reverse
+    memo.put(key, (hood.edge_index[:, : edge_index.size(1)] if whole else edge_index.clone(), version, hood))
     return hood
 
 

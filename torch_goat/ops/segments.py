@@ -15,8 +15,8 @@ class Memo:
     """Values derived from the tensors of one object, each computed once.
 
     Values are kept per CUDA stream, since another stream may not have computed its own yet; a CUDA graph, which runs
-    after it was captured, takes the latest value of any stream. Values computed in inference mode, which a backward
-    pass cannot use, are not kept, nor are those computed during a capture unless the object belongs to it.
+    after it was captured, takes the latest value of any stream. Values computed during a capture are only kept if the
+    object belongs to it.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -28,7 +28,7 @@ class Memo:
         return next(reversed(by_stream.values()), None) if capturing() else by_stream.get(self._stream())
 
     def put(self, key: Hashable, value: object) -> None:
-        if not torch.is_inference_mode_enabled() and capturing() == self._captured:
+        if capturing() == self._captured:
             by_stream = self._values.setdefault(key, {})
             by_stream.pop(self._stream(), None)
             by_stream[self._stream()] = value
@@ -39,7 +39,8 @@ class Memo:
             return function()
         value = self.get(key)
         if value is None:
-            value = function()
+            with torch.inference_mode(False):  # a backward pass can use it, too
+                value = function()
             self.put(key, value)
         return value
 

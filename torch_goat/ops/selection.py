@@ -37,7 +37,10 @@ def random_order(hood: Neighborhoods, fresh: bool, number: int = 0, n_id: Tensor
     if fresh:
         draw = torch.randint(2**31, hood.source.shape, device=hood.source.device)
     else:
-        target, source = (hood.target, hood.source) if n_id is None else (n_id[hood.target], n_id[hood.source])
+        target, source = hood.target, hood.source
+        if n_id is not None:
+            n_id = n_id.long()  # hashed in 64 bits
+            target, source = n_id[target], n_id[source]
         draw = mix(mix(mix(target + STEP) + source + STEP) + _copy_number(hood) + (number << 32) + STEP)
         draw = draw >> 33 & (2**31 - 1)
     return torch.argsort((hood.target << 32) + draw, stable=True)
@@ -72,14 +75,16 @@ def sort_neighbors(
         top: The number of neighbours with the highest scores that are read besides the node itself; all if ``None``.
         bipartite: As in :func:`keep_random`.
     """
-    graph = (x, hood.source, hood.target, hood.num_targets)
     if rank is None:
-        token, source = sort_tokens(score, *graph)
+        token, source = sort_tokens(score, x, hood.source, hood.target, hood.num_targets)
     else:
         token, source = (value.expand_as(score).contiguous() for value in _by_rank(rank, edge_attr, x, hood))
     if top is None:
         return token, source
-    by_score = token if rank is None else sort_tokens(score, *graph)[0]
+    by_score = token
+    if rank is not None:  # the scores decide, and the rank where they and the states are equal
+        place = sort_tokens(score.gather(1, token), x, source[0], hood.target, hood.num_targets)[0]
+        by_score = token.gather(1, place)
     kept = keep_top(hood, by_score, top, bipartite)  # [K, E], in the order of the scores
     kept = kept if rank is None else torch.empty_like(kept).scatter_(1, by_score, kept).gather(1, token)
     return token[kept].view(score.size(0), -1), source[kept].view(score.size(0), -1)

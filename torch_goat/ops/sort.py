@@ -36,7 +36,7 @@ def _sorted(score: Tensor, x: Tensor, source: Tensor, target: Tensor, num_target
 
         return _resolve_ties(*sort_by_score(score, source, target), x, source)
     token, tied = _by_score(score, target, num_targets)
-    if score.is_cuda and _has("triton"):
+    if score.is_cuda and _has("triton") and x.layout == torch.strided:
         from torch_goat.ops.ties import resolve_ties  # Triton is optional
 
         token = resolve_ties(token, tied, x, source)
@@ -112,7 +112,7 @@ def _resolve_ties(token: Tensor, ordered: Tensor, tied: Tensor, x: Tensor, sourc
     mixed = torch.isin(group, group[torch.searchsorted(member, differs)])
     member, group = member[mixed], group[mixed]
     states, inverse = node[member].unique(return_inverse=True)
-    rank = x[states].unique(dim=0, return_inverse=True)[1]  # rows in lexicographic order, equal rows equal
+    rank = _rows(x, states).unique(dim=0, return_inverse=True)[1]  # rows in lexicographic order, equal rows equal
     order = torch.argsort(group * states.numel() + rank[inverse], stable=True)
     resolved = token.flatten().index_copy(0, member, token.flatten()[member[order]]).view_as(token)
     return resolved, source[resolved]
@@ -122,4 +122,10 @@ def _differ(x: Tensor, first: Tensor, second: Tensor) -> Tensor:
     """Whether the states of two nodes differ, for pairs of nodes ``[P]``, in chunks of limited memory."""
     pair, inverse = (first * x.size(0) + second).unique(return_inverse=True)
     chunks = pair.split(max(1, 2**24 // max(1, x.size(1))))
-    return torch.cat([(x[chunk // x.size(0)] != x[chunk % x.size(0)]).any(dim=1) for chunk in chunks])[inverse]
+    halves = ((_rows(x, chunk // x.size(0)), _rows(x, chunk % x.size(0))) for chunk in chunks)
+    return torch.cat([(one != other).any(dim=1) for one, other in halves])[inverse]
+
+
+def _rows(x: Tensor, node: Tensor) -> Tensor:
+    """The states of nodes ``[P, F]``, which can be sparse."""
+    return x[node] if x.layout == torch.strided else x.to_sparse_coo().index_select(0, node).to_dense()

@@ -93,7 +93,7 @@ def compare(out: Tensor, other: Tensor, score: Tensor, gradient: Tensor, segment
 class _Compare(torch.autograd.Function):
     @staticmethod
     def forward(out: Tensor, change: Tensor, score: Tensor, gradient: Tensor, index: Tensor) -> Tensor:
-        return out.view_as(out)
+        return out.clone()  # a view could not be written to
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:

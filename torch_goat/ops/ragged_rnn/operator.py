@@ -47,7 +47,7 @@ class _RaggedRNN(torch.autograd.Function):
         out, saved = KERNELS[backend].forward(kind, Inputs(projected, places, weight, *recurrent), save)
         ctx.places, ctx.kind, ctx.backend = places, kind, backend
         ctx.save_for_backward(*tensors, *saved)
-        return out
+        return out.data  # not a view: the caller may write to it, and no saved tensor shares its memory
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
