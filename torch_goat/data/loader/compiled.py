@@ -1,4 +1,4 @@
-"""The sampler of :mod:`torch_goat.data.loader.draws`, compiled by numba."""
+"""The sampler of :mod:`torch_goat.data.loader.typed` for a single type and no times, compiled by numba."""
 
 import threading
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from torch_goat.data.loader.draws import Sampled
+from torch_goat.data.loader.typed import Relation, TypedSample
 from torch_goat.ops import splitmix
 from torch_goat.ops.compiling import compiled
 
@@ -77,7 +77,7 @@ def _number(node: np.ndarray, size: int, where: np.ndarray, row: np.ndarray) -> 
 @partial(compiled, files=[__file__, splitmix.__file__])
 def _sample(
     ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray, where: np.ndarray
-) -> Sampled:
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     size, total, begin, node = seeds.size, 0, 0, seeds
     for place in range(size):
         if where[seeds[place]] == 0:
@@ -101,9 +101,12 @@ def _sample(
     return node[:size].copy(), row, column, edge, sizes, counts
 
 
-def sample(ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray) -> Sampled:
-    """Equal to :func:`torch_goat.data.loader.draws.sample`; every thread keeps 4 bytes per node of the graph."""
+def sample(relation: Relation, seeds: np.ndarray, key: np.ndarray) -> TypedSample:
+    """What ``sample_typed`` returns for this relation alone; every thread keeps 4 bytes per node of the graph."""
+    ptr, source = relation.csc.ptr.numpy(), relation.csc.source.numpy()
     where = getattr(_scratch, "where", None)  # the position of each node in the batch, from 1; all 0 between batches
     if where is None or where.size < ptr.size:
         where = _scratch.where = np.zeros(ptr.size, np.int32)
-    return _sample(ptr, source, seeds, fanout, key, where)
+    fanout = np.array(relation.fanout, np.int64)
+    node, row, column, edge, sizes, counts = _sample(ptr, source, seeds, fanout, key, where)
+    return TypedSample({None: node}, {}, [(row, column, edge)], {None: sizes.tolist()}, [counts.tolist()])

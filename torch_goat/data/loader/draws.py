@@ -1,4 +1,4 @@
-"""The sampler's random draws, with NumPy; the compiled sampler returns the same numbers.
+"""The sampler's random draws, with NumPy; the compiled sampler draws the same neighbours.
 
 Draws are hashes, so that they depend neither on the process nor on the order of calls: a batch has a key, computed from
 the seed and its nodes, and the neighbours of a node are drawn from the key and the node's number alone. Floyd's
@@ -8,8 +8,6 @@ algorithm needs one number per drawn neighbour, whatever the degree.
 import numpy as np
 
 from torch_goat.ops.splitmix import STEP, mix
-
-Sampled = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def batch_key(seed: int, nodes: np.ndarray) -> np.ndarray:
@@ -22,26 +20,6 @@ def batch_key(seed: int, nodes: np.ndarray) -> np.ndarray:
 def generator_seed(seed: int, numbers: np.ndarray) -> int:
     """A seed for PyTorch's generators that depends on a seed and on several numbers in their order."""
     return int(batch_key(seed, numbers).view(np.uint64)[0] >> np.uint64(1))
-
-
-def sample(ptr: np.ndarray, source: np.ndarray, seeds: np.ndarray, fanout: np.ndarray, key: np.ndarray) -> Sampled:
-    """Samples neighbours of the seeds ``[B]``, at most ``fanout[0]`` each (all if negative), then of these, and so on.
-
-    Returns the nodes, seeds first; the source and the target of each edge as positions among these, and its position in
-    ``source``, by target; and per hop the number of new nodes (first the number of seeds) and the number of edges.
-    """
-    node, begin, sizes = seeds, 0, [seeds.size]
-    hops: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    for most in fanout:
-        targets = node[begin:]
-        first = ptr[targets]
-        place, count = draw(first, ptr[targets + 1] - first, targets, int(most), key)
-        new, row = number(node, source[place].astype(np.int64))
-        hops.append((row, np.repeat(np.arange(begin, node.size), count), place))
-        begin, node = node.size, np.concatenate([node, new])
-        sizes.append(new.size)
-    row, column, edge = (np.concatenate(parts) for parts in zip(*hops, strict=True))
-    return node, row, column, edge, np.array(sizes), np.array([place.size for *_, place in hops])
 
 
 def draw(

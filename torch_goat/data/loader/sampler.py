@@ -21,10 +21,9 @@ from torch_geometric.sampler import (
 from torch_geometric.sampler.neighbor_sampler import edge_sample, node_sample
 
 from torch_goat.data.fanout import check_fanout
-from torch_goat.data.loader import draws
 from torch_goat.data.loader.csc import CSC
 from torch_goat.data.loader.draws import batch_key, generator_seed
-from torch_goat.data.loader.typed import relations_of, sample_typed
+from torch_goat.data.loader.typed import Relation, relations_of, sample_typed
 from torch_goat.ops.checks import check_choice, check_range
 
 Subgraph = Literal["directional", "bidirectional", "induced"]
@@ -72,9 +71,10 @@ class NeighborSampler(BaseSampler):
             raise ValueError(f"seed must be between 0 and 2^63 - 1, got {seed}.")
         self.subgraph_type, self.seed, self.time_attr = subgraph_type, seed, time_attr
         self.epoch = torch.zeros((), dtype=torch.long).share_memory_()
-        self._hetero, self._last = isinstance(data, HeteroData), temporal_strategy == "last"
-        self._typed = self._hetero or time_attr is not None
-        if self._typed:
+        self._hetero, self._compiled = isinstance(data, HeteroData), False
+        typed = self._hetero or time_attr is not None
+        self._last = typed and temporal_strategy == "last"
+        if typed:
             if subgraph_type == "induced":
                 raise ValueError("subgraph_type='induced' needs a Data without time_attr; choose 'directional'.")
             if not isinstance(data, Data | HeteroData):
@@ -82,25 +82,24 @@ class NeighborSampler(BaseSampler):
             fanout = _fanouts(fanout, data.edge_types if isinstance(data, HeteroData) else [])
             self._sizes, self._relations, self._node_time = relations_of(data, fanout, time_attr)
             return
-        self.fanout = check_fanout(fanout)  # type: ignore[arg-type]
+        fanout = check_fanout(fanout)  # type: ignore[arg-type]
         self.csc = CSC.of(data)
-        self._sampler = _implementation(compiled)
-        self._graph = self.csc.ptr.numpy(), self.csc.source.numpy()
+        self._sizes, self._node_time = {None: self.csc.num_nodes}, {}
+        self._relations = [Relation(None, self.csc, None, fanout)]
+        self._compiled = _wants_numba(compiled)
         self._sample(torch.empty(0, dtype=torch.long))  # compiles before workers are started
 
     @property
     def num_nodes(self) -> Any:
         """The number of nodes of the graph, or the numbers by type."""
-        if self._hetero:
-            return self._sizes
-        return self._sizes[None] if self._typed else self.csc.num_nodes
+        return self._sizes if self._hetero else self._sizes[None]
 
     @property
     def edge_permutation(self) -> Any:
         """The position of each edge in the graph's ``edge_index``, used by PyG's loaders."""
         if self._hetero:
             return {relation.edge_type: relation.csc.edge for relation in self._relations}
-        return self._relations[0].csc.edge if self._typed else self.csc.edge
+        return self._relations[0].csc.edge
 
     @property
     def _epoch_seed(self) -> int:
@@ -129,20 +128,6 @@ class NeighborSampler(BaseSampler):
             raise ValueError("times of a batch need the times of the graph; pass time_attr to the sampler.")
 
     def _sample(self, seeds: Any, seed_time: Any = None) -> SamplerOutput | HeteroSamplerOutput:
-        if self._typed:
-            return self._sample_typed(seeds, seed_time)
-        check_range("the batch", seeds, self.num_nodes)
-        nodes = seeds.numpy().astype(np.int64, copy=False)
-        key = batch_key(self._epoch_seed, nodes)
-        found = self._sampler(*self._graph, nodes, np.array(self.fanout, np.int64), key)
-        node, row, column, edge = map(torch.from_numpy, found[:4])
-        if self.subgraph_type == "induced":
-            return SamplerOutput(node, *self._induced(node))
-        sizes, counts = (values.tolist() for values in found[4:])
-        out = SamplerOutput(node, row, column, edge, num_sampled_nodes=sizes, num_sampled_edges=counts)
-        return out.to_bidirectional() if self.subgraph_type == "bidirectional" else out
-
-    def _sample_typed(self, seeds: Any, seed_time: Any) -> SamplerOutput | HeteroSamplerOutput:
         by_type: dict[Any, Tensor] = seeds if isinstance(seeds, dict) else {None: seeds}
         times: dict[Any, Tensor | None] = seed_time if isinstance(seed_time, dict) else {None: seed_time}
         found_times: list[Any] = []
@@ -157,24 +142,27 @@ class NeighborSampler(BaseSampler):
         arrays = {kind: nodes.numpy().astype(np.int64, copy=False) for kind, nodes in by_type.items()}
         key = batch_key(self._epoch_seed, np.concatenate(list(arrays.values())))
         limit = None if self.time_attr is None else torch.cat(found_times).numpy()
-        found = sample_typed(self._sizes, self._relations, arrays, limit, key, self._last)
+        if self._compiled:
+            from torch_goat.data.loader import compiled
+
+            found = compiled.sample(self._relations[0], arrays[None], key)
+        else:
+            found = sample_typed(self._sizes, self._relations, arrays, limit, key, self._last)
         node, batch = ({kind: torch.from_numpy(v) for kind, v in part.items()} for part in (found.node, found.batch))
+        if self.subgraph_type == "induced":
+            return SamplerOutput(node[None], *self._induced(node[None]))
         types = [relation.edge_type for relation in self._relations]
         rows, columns, edges = (
             {kind: torch.from_numpy(parts[number]) for kind, parts in zip(types, found.edges, strict=True)}
             for number in range(3)
         )
         counts = dict(zip(types, found.counts, strict=True))
+        parts: list[Any] = [node, rows, columns, edges, *([] if limit is None else [batch])]
+        numbers: dict[str, Any] = {"num_sampled_nodes": found.sizes, "num_sampled_edges": counts}
         if self._hetero:
-            out: Any = HeteroSamplerOutput(
-                node, rows, columns, edges, batch if limit is not None else None,
-                num_sampled_nodes=found.sizes, num_sampled_edges=counts,
-            )  # fmt: skip
+            out: Any = HeteroSamplerOutput(*parts, **numbers)
         else:
-            out = SamplerOutput(
-                node[None], rows[None], columns[None], edges[None], batch[None],
-                num_sampled_nodes=found.sizes[None], num_sampled_edges=counts[None],
-            )  # fmt: skip
+            out = SamplerOutput(*(part[None] for part in parts), **{name: one[None] for name, one in numbers.items()})
         return out.to_bidirectional() if self.subgraph_type == "bidirectional" else out
 
     def _induced(self, node: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -277,12 +265,8 @@ def _fanouts(fanout: Any, edge_types: Sequence[Any]) -> Any:
     return {edge_type: list(check_fanout(fanout[edge_type])) for edge_type in edge_types}
 
 
-def _implementation(compiled: bool | None) -> Callable[..., draws.Sampled]:
+def _wants_numba(compiled: bool | None) -> bool:
     installed = importlib.util.find_spec("numba") is not None
     if compiled and not installed:
         raise ValueError("compiled=True needs numba: pip install 'torch-goat[cpu]'.")
-    if not installed or compiled is False:
-        return draws.sample
-    from torch_goat.data.loader import compiled as module
-
-    return module.sample
+    return installed and compiled is not False

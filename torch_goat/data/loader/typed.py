@@ -1,4 +1,4 @@
-"""Sampling from graphs with several types of nodes and edges, or with times, with the draws of :mod:`.draws`."""
+"""Sampling from any graph, also with several types of nodes and edges or with times, with :mod:`.draws`."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -133,7 +133,7 @@ def sample_typed(
             degree = relation.csc.ptr.numpy()[targets + 1] - first
             if relation.time is not None and seed_time is not None:
                 degree = _not_later(relation.time, first, degree, seed_time[which])
-            own_key = mix(key + index)
+            own_key = key if relation.edge_type is None and seed_time is None else mix(key + index)
             place, count = draw(first, degree, which * sizes[target] + targets, relation.fanout[hop], own_key, last)
             # A node is sampled once for each seed with a sample of its own.
             known = batch[source] * sizes[source] + node[source]
