@@ -276,7 +276,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     score = NodeEstimator.score  # not the mixin's
 
     def _score(self, guess: torch.Tensor, truth: torch.Tensor) -> float:
-        return metrics.r2(guess.view(-1, 1), truth.view(-1, 1))
+        return float(metrics.r2(guess.view(-1, 1), truth.view(-1, 1)))
 
 
 class Workspace:

@@ -87,7 +87,7 @@ def _trivial(ranking: Ranking[Run], graphs: Sequence[NamedGraph]) -> str:
         else:
             target = y[test].double().view(-1, 1)
             out = torch.full_like(target, float(y[train].double().mean()))
-        values.append(getattr(metrics, metric)(out, target))
+        values.append(float(getattr(metrics, metric)(out, target)))
     what = "the most frequent class" if graphs[0].classes else "the training mean"
     value = number(sum(values) / len(values), metric, unit=True)
     return f"If all predictions were {what}, the {metrics.NAMES.get(metric, metric)} would be {value}."

@@ -1,4 +1,5 @@
-"""Metrics of predictions, computed on their device. Each but the last takes the output of a model and the targets.
+"""Metrics of predictions. Each but the last takes the output of a model and the targets, and returns a tensor on their
+device, which those of ``DECIDING`` do not wait for.
 
 For classification these are the scores ``out`` of the classes ``[n, C]`` and the classes ``y`` ``[n]``, for regression
 the predictions ``[n, T]`` and the targets ``[n, T]``.
@@ -70,18 +71,13 @@ def decisive(first: str, weighted: bool) -> str:
     return "macro_f1" if first == "accuracy" and weighted else first
 
 
-def accuracy(out: Tensor, y: Tensor) -> float:
+def accuracy(out: Tensor, y: Tensor) -> Tensor:
     """The share of nodes whose largest score is that of their class."""
-    return float((out.argmax(dim=-1) == y).double().mean())
+    return (out.argmax(dim=-1) == y).double().mean()
 
 
-def macro_f1(out: Tensor, y: Tensor) -> float:
+def macro_f1(out: Tensor, y: Tensor) -> Tensor:
     """The mean F1 score of the classes that are present or predicted."""
-    return float(macro_f1_score(out, y))
-
-
-def macro_f1_score(out: Tensor, y: Tensor) -> Tensor:
-    """:func:`macro_f1` without waiting for the device."""
     number = torch.arange(out.size(1), device=y.device)
     guessed, true = out.argmax(dim=-1, keepdim=True) == number, y.view(-1, 1) == number  # [n, C]
     seen = (guessed.sum(dim=0) + true.sum(dim=0)).double()
@@ -89,17 +85,12 @@ def macro_f1_score(out: Tensor, y: Tensor) -> Tensor:
     return scores.sum() / (seen > 0).sum()
 
 
-def roc_auc(out: Tensor, y: Tensor) -> float:
+def roc_auc(out: Tensor, y: Tensor) -> Tensor:
     """The area under the ROC curve: that of class 1 of two classes, else the mean over each class against the rest.
 
     Equal scores count half. Classes that no node or every node has are left out; NaN if there are no others, or if a
     score is NaN.
     """
-    return float(roc_area(out, y))
-
-
-def roc_area(out: Tensor, y: Tensor) -> Tensor:
-    """:func:`roc_auc` without waiting for the device."""
     scores, member = _against_rest(out, y)
     ordered = scores.sort(dim=-1).values
     # Ranks from 1; equal scores share the mean of theirs.
@@ -113,7 +104,7 @@ def roc_area(out: Tensor, y: Tensor) -> Tensor:
     return area.masked_fill(out.isnan().any(), math.nan)
 
 
-def pr_auc(out: Tensor, y: Tensor) -> float:
+def pr_auc(out: Tensor, y: Tensor) -> Tensor:
     """The average precision, which summarises the precision-recall curve, for the same classes as :func:`roc_auc`.
 
     It is the mean, over the nodes of a class, of the precision if their score were the threshold. Classes that no node
@@ -126,7 +117,7 @@ def pr_auc(out: Tensor, y: Tensor) -> float:
     lower = F.pad(member.gather(1, order).cumsum(dim=-1), (1, 0)).gather(1, below)  # members with lower scores
     precision = (inside - lower).double() / (member.size(1) - below)
     means = (precision * member).sum(dim=-1) / inside.view(-1)
-    return math.nan if out.isnan().any() else float(means[inside.view(-1) > 0].mean())
+    return means[inside.view(-1) > 0].mean().masked_fill(out.isnan().any(), math.nan)
 
 
 def _against_rest(out: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -138,33 +129,33 @@ def _against_rest(out: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return out.double().log_softmax(dim=-1).float().t().contiguous(), member
 
 
-def mse(out: Tensor, y: Tensor) -> float:
+def mse(out: Tensor, y: Tensor) -> Tensor:
     """The mean squared error."""
-    return float((out.double() - y.double()).square().mean())
+    return (out.double() - y.double()).square().mean()
 
 
-def rmse(out: Tensor, y: Tensor) -> float:
+def rmse(out: Tensor, y: Tensor) -> Tensor:
     """The root of the mean squared error, in the unit of the target."""
-    return math.sqrt(mse(out, y))
+    return mse(out, y).sqrt()
 
 
-def mae(out: Tensor, y: Tensor) -> float:
+def mae(out: Tensor, y: Tensor) -> Tensor:
     """The mean absolute error, in the unit of the target."""
-    return float((out.double() - y.double()).abs().mean())
+    return (out.double() - y.double()).abs().mean()
 
 
-def r2(out: Tensor, y: Tensor) -> float:
+def r2(out: Tensor, y: Tensor) -> Tensor:
     """The share of explained variance, averaged over targets; NaN for fewer than two nodes.
 
     For a constant target it is 1 if all predictions are exact, else 0.
     """
     if y.size(0) < 2:
-        return float("nan")
+        return out.new_full((), math.nan)
     y = y.double()
     left = (out.double() - y).square().sum(dim=0)  # [T]
     whole = (y - y.mean(dim=0)).square().sum(dim=0)
     share = torch.where((y != y[0]).any(dim=0), 1 - left / whole, (left == 0).double())
-    return float(share.mean())
+    return share.mean()
 
 
 def tau(orderings: Iterable[Ordering], key: Tensor, nodes: Tensor) -> float:

@@ -14,7 +14,6 @@ from torch_goat.experiments.training import metrics
 from torch_goat.nn.ordering import Ordering
 
 SPLITS: Final = ("train", "val", "test")
-_ON_DEVICE: Final = {"macro_f1": metrics.macro_f1_score, "roc_auc": metrics.roc_area}
 _FEW_CLASSES: Final = 1000  # allowed in any graph: one with fewer nodes may be a part of another
 
 
@@ -140,9 +139,9 @@ class Task:
         """The validation loss and the metric of every split ``[4]``, without waiting for the device."""
         out = self._of_splits(out)
         loss = self._loss(out[self._sizes[0] : sum(self._sizes[:2])], self._val_y)
-        if self.metric in _ON_DEVICE:
+        if self.metric not in ("accuracy", "mse"):
             parts = zip(out.split(self._sizes), self._y.split(self._sizes), strict=True)
-            return torch.stack([loss.double(), *(_ON_DEVICE[self.metric](part, y) for part, y in parts)])
+            return torch.stack([loss.double(), *(getattr(metrics, self.metric)(part, y) for part, y in parts)])
         good = out.argmax(dim=-1) == self._y if self.classification else ((out - self._y) * self._scale).square()
         return torch.stack([loss.double(), *(part.mean(dtype=torch.double) for part in good.split(self._sizes))])
 
@@ -154,9 +153,9 @@ class Task:
         """All metrics of every split that has nodes, from the model's output in evaluation mode ``[N, C]`` and the
         orderings of its GOAT layers, which are compared with ``data.key``."""
         nodes = dict(zip(SPLITS, self._nodes.split(self._sizes), strict=True))
-        found = {}
+        found, names = {}, metrics.OF_TASK[task_of(self.data)]
         for split, (part, y) in self.parts(out).items():
-            found[split] = {name: getattr(metrics, name)(part, y) for name in metrics.OF_TASK[task_of(self.data)]}
+            found[split] = {name: float(getattr(metrics, name)(part, y)) for name in names}
             found[split] |= {"tau": metrics.tau(orderings, self.data.key, nodes[split])} if orderings else {}
         return found
 
