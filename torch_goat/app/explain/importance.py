@@ -49,8 +49,8 @@ def features(data: Data, schema: Schema | None) -> list[Feature]:
     if data.get("edge_attr") is None:
         return found
     if schema is None:
-        width = data.edge_attr.view(data.edge_attr.size(0), -1).size(1)
-        return found + [Feature(f"edge feature {at}", at, at + 1, of_edges=True) for at in range(width)]
+        channels = range(data.num_edge_features)
+        return found + [Feature(f"edge feature {at}", at, at + 1, of_edges=True) for at in channels]
     return found + _placed(schema.edges, of_edges=True)
 
 

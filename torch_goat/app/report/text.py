@@ -107,7 +107,7 @@ def data_table(graph: NamedGraph) -> Table:
         ["node features", f"{data.num_features:,}"],
     ]
     if data.get("edge_attr") is not None:
-        rows.append(["edge features", f"{data.edge_attr.view(data.edge_attr.size(0), -1).size(1):,}"])
+        rows.append(["edge features", f"{data.num_edge_features:,}"])
     rows.append([graph.target or "target", f"{len(graph.classes)} classes" if graph.classes else "a number"])
     return Table("Graph", ["property", "value"], rows)
 

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
+from torch_geometric.utils import lexsort
 
 from torch_goat.data.loader.csc import CSC, group
 from torch_goat.data.loader.draws import draw, number
@@ -63,9 +64,8 @@ def relations_of(
         if time is None and source in node_time:
             time = node_time[source][csc.source.long()]
         if time is not None:
-            # Stable sorts, by time and then by target: the edges that a time allows are the first of a target.
-            order = time.argsort(stable=True)
-            order = order[torch.repeat_interleave(csc.ptr.diff())[order].argsort(stable=True)]
+            # By target, then by time: the edges that a time allows are the first of a target.
+            order = lexsort([time, torch.repeat_interleave(csc.ptr.diff())])
             csc, time = CSC(csc.ptr, csc.source[order], position[order]), time[order]
         hops = fanout[edge_type] if isinstance(fanout, Mapping) else fanout
         relations.append(Relation(edge_type, csc, None if time is None else time.numpy(), tuple(hops)))

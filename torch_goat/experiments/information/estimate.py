@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch_geometric.data import Data
-from torch_geometric.utils import scatter
+from torch_geometric.utils import lexsort, scatter
 
 from torch_goat.experiments.information.decompose import Array, Measure, Terms, broja, williams_beer
 from torch_goat.experiments.information.discretize import (
@@ -231,8 +231,7 @@ def neighbor_groups(
 def _halves(target: Tensor, seed: int) -> Tensor:
     """Splits every neighbourhood into random halves; the first is the smaller one."""
     key = torch.rand(target.numel(), dtype=torch.double, generator=torch.Generator().manual_seed(seed))
-    order = torch.argsort(key)
-    order = order[torch.argsort(target[order], stable=True)]  # neighbourhood by neighbourhood
+    order = lexsort([key, target])  # neighbourhood by neighbourhood
     degree = torch.bincount(target)
     start = (degree.cumsum(0) - degree)[target[order]]
     place = torch.arange(target.numel()) - start

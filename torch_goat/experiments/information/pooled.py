@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
+from scipy.stats import chi2_contingency
 from torch import Tensor
 from torch_geometric.data import Data
 
@@ -84,9 +84,5 @@ def _information(values: NDArray[np.float64], label: NDArray[np.int64]) -> tuple
     size, classes = len(label), int(label.max()) + 1
     bins = min(8, max(2, size // (SAMPLES_PER_CELL * classes)))
     table = count([quantile_bins(values.round(9), bins), label])
-    free = (table.shape[0] - 1) * (table.shape[1] - 1)
-    if not free:
-        return 0.0, 1.0
-    expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0, keepdims=True) / size
-    nats = float((table[table > 0] * np.log((table / expected)[table > 0])).sum() / size)
-    return (nats - free / (2 * size)) / np.log(2), float(chi2.sf(2 * size * nats, free))
+    statistic, p_value, free, _ = chi2_contingency(table, correction=False, lambda_="log-likelihood")
+    return float(statistic - free) / (2 * size * np.log(2)), float(p_value)

@@ -111,12 +111,8 @@ class Ledger:
     def write(self, runs: Iterable[CellRun]) -> None:
         """Adds lines for the finished ones of these runs to the file; other lines stay."""
         found = dict(self._lines)
-        for run in runs:
-            try:
-                result = self.result(run)
-            except RunError:
-                continue
-            if result is not None and self._experiments.get(str(run.folder)) != run.experiment:  # has no line
+        for run, result in self.collect(runs)[0]:
+            if self._experiments.get(str(run.folder)) != run.experiment:  # has no line
                 self._record(found, run, result)
         if found != self._written:
             self._lines, self._written = found, dict(found)
