@@ -10,15 +10,15 @@ def test_every_dataset_is_listed_with_its_sizes(goat: Goat) -> None:
     assert len({len(line) for line in ended.out.splitlines()}) == 1  # aligned
     for name, known in DATASETS.items():
         assert rows[name].split()[1:5] == [known.task, str(known.nodes), str(known.edges), str(known.features)]
-        assert rows[name].rstrip().endswith("to download" if known.files else "generated")
+        assert rows[name].rstrip().endswith("to download" if known.raw else "generated")
         for split, count in known.splits.items():
             assert f"{split} ({count})" in rows[name]
 
 
 def test_files_that_are_there_are_seen(goat: Goat) -> None:
-    for file in DATASETS["disease-nc"].files:
-        Path("data", file).parent.mkdir(parents=True, exist_ok=True)
-        Path("data", file).touch()
+    for file in DATASETS["disease-nc"].raw:
+        Path("data", file.path).parent.mkdir(parents=True, exist_ok=True)
+        Path("data", file.path).touch()
     rows = {line.split()[0]: line for line in goat("datasets", "--data-dir", "data").out.splitlines() if line.strip()}
     assert rows["disease-nc"].rstrip().endswith("on disk")
     assert rows["disease-lp"].rstrip().endswith("to download")

@@ -63,11 +63,6 @@ class Dataset(ABC):
         """The number of splits of each protocol."""
         return {name: split.count for name, split in self.protocols.items()}
 
-    @property
-    def files(self) -> tuple[str, ...]:
-        """The paths of the raw files in the data folder."""
-        return tuple(file.path for file in self.raw)
-
     def available(self, data_dir: str | Path | None = None) -> bool:
         """Whether the dataset can be loaded with its default split without a download."""
         return True

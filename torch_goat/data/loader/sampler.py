@@ -85,7 +85,7 @@ class NeighborSampler(BaseSampler):
         fanout = check_fanout(fanout)  # type: ignore[arg-type]
         self.csc = CSC.of(data)
         self._sizes, self._node_time = {None: self.csc.num_nodes}, {}
-        self._relations = [Relation(None, self.csc, None, fanout)]
+        self._relations = [Relation(None, self.csc, fanout)]
         self._compiled = _wants_numba(compiled)
         self._sample(torch.empty(0, dtype=torch.long))  # compiles before workers are started
 

@@ -7,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 from torch_geometric.data import Data, HeteroData
-from torch_geometric.utils import lexsort
 
 from torch_goat.data.loader.csc import CSC, group
 from torch_goat.data.loader.draws import draw, number
@@ -21,8 +20,10 @@ class Relation(NamedTuple):
 
     edge_type: tuple[str, str, str] | None  # None: the edges of a homogeneous graph
     csc: CSC
-    time: np.ndarray | None  # [E]: the time of each edge or of its source; None: edges that are never too late
     fanout: tuple[int, ...]
+    # The distinct times of the edges or of their sources [T], and for each edge, its target times T + 1 plus the place
+    # of its time among these, ascending [E]; None: edges that are never too late.
+    times: tuple[np.ndarray, np.ndarray] | None = None
 
     @property
     def ends(self) -> tuple[Type, Type]:
@@ -63,12 +64,15 @@ def relations_of(
         time = edge_times[edge_type][position] if edge_type in edge_times else None
         if time is None and source in node_time:
             time = node_time[source][csc.source.long()]
-        if time is not None:
-            # By target, then by time: the edges that a time allows are the first of a target.
-            order = lexsort([time, torch.repeat_interleave(csc.ptr.diff())])
-            csc, time = CSC(csc.ptr, csc.source[order], position[order]), time[order]
         hops = fanout[edge_type] if isinstance(fanout, Mapping) else fanout
-        relations.append(Relation(edge_type, csc, None if time is None else time.numpy(), tuple(hops)))
+        relation = Relation(edge_type, csc, tuple(hops))
+        if time is not None:
+            distinct, place = np.unique(time.numpy(), return_inverse=True)
+            key = torch.repeat_interleave(csc.ptr.diff()) * (len(distinct) + 1) + torch.from_numpy(place)
+            key, order = key.sort(stable=True)  # so that the edges that a time allows are the first of a target
+            csc = CSC(csc.ptr, csc.source[order], position[order])
+            relation = relation._replace(csc=csc, times=(distinct, key.numpy()))
+        relations.append(relation)
     return sizes, relations, node_time
 
 
@@ -131,8 +135,10 @@ def sample_typed(
             targets, which = node[target][new], batch[target][new]
             first = relation.csc.ptr.numpy()[targets]
             degree = relation.csc.ptr.numpy()[targets + 1] - first
-            if relation.time is not None and seed_time is not None:
-                degree = _not_later(relation.time, first, degree, seed_time[which])
+            if relation.times is not None and seed_time is not None:
+                distinct, key_of_edge = relation.times
+                allowed = np.searchsorted(distinct, seed_time[which], side="right")
+                degree = np.searchsorted(key_of_edge, targets * (len(distinct) + 1) + allowed) - first
             own_key = key if relation.edge_type is None and seed_time is None else mix(key + index)
             place, count = draw(first, degree, which * sizes[target] + targets, relation.fanout[hop], own_key, last)
             # A node is sampled once for each seed with a sample of its own.
@@ -148,15 +154,3 @@ def sample_typed(
     joined = [tuple(np.concatenate(parts) for parts in zip(*hops, strict=True)) for hops in edges]
     counts = [[place.size for *_, place in hops] for hops in edges]
     return TypedSample(node, batch, joined, hop_sizes, counts)  # type: ignore[arg-type]
-
-
-def _not_later(time: np.ndarray, first: np.ndarray, count: np.ndarray, limit: np.ndarray) -> np.ndarray:
-    """How many of the ``count`` ascending times from ``first`` on are at most ``limit``, each ``[T]``."""
-    low, high = np.zeros_like(count), count.copy()
-    while (low < high).any():
-        middle = (low + high) // 2
-        inside = low < high
-        earlier = np.zeros(count.shape, bool)
-        earlier[inside] = time[(first + middle)[inside]] <= limit[inside]
-        low, high = np.where(earlier, middle + 1, low), np.where(earlier | ~inside, high, middle)
-    return low
