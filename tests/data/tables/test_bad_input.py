@@ -53,6 +53,7 @@ BAD_EDGES = [
     (EDGES + "j,\n", "line 12, column 'target': the edge has no node"),
     (" \n", "line 1: the file is empty"),
     ("source\na\n", "line 1: found only one column ('source')"),
+    (EDGES.partition("\n")[2], "line 1: the columns 'a' and 'b' have the names of nodes, so the header seems to be"),
     (EDGES.encode() + b"a,\0\n", "line 12: found a NUL byte"),
     (b"\x1f\x8b\x08\x00rest", "is a gzip archive, not a table; unpack it first"),
 ]

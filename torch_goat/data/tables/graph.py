@@ -9,13 +9,13 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
-from torch_goat.data.tables.columns import encode, find_texts, fit_columns, has_leading_zeros, times
+from torch_goat.data.tables.columns import encode, find_texts, fit_columns, floats, has_leading_zeros, times
 from torch_goat.data.tables.labels import guess_task, read_target
 from torch_goat.data.tables.leaks import near_duplicates
 from torch_goat.data.tables.options import Tables
 from torch_goat.data.tables.read import ParsedTables, open_tables, parse, parse_training
 from torch_goat.data.tables.schema import Column, Schema
-from torch_goat.data.tables.source import Problems, Source
+from torch_goat.data.tables.source import Problems, Source, first_row, shown
 from torch_goat.data.tables.splits import TRAIN, Split, check_split, split_columns, split_nodes
 from torch_goat.settings import SettingsError
 
@@ -153,10 +153,26 @@ def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None)
     if extra:
         notes.append(f"{of_nodes.path}: the model does not use the columns {', '.join(extra)}.")
     target = of_nodes.frame.get(schema.target)
-    if target is not None and schema.classes:  # in the spelling of the classes
-        place = find_texts(target, schema.classes)
-        target = target.astype(object).mask(place >= 0, pd.Series([schema.classes[number] for number in place]))
+    if target is not None:
+        target = _known_targets(schema, of_nodes, target, notes)
     return NewGraph(data, tuple(of_nodes.frame[schema.id]), target, tuple(notes), digest)
+
+
+def _known_targets(schema: Schema, source: Source, values: pd.Series, notes: list[str]) -> pd.Series:
+    """The targets of new nodes, classes in the spelling of the schema; ``notes`` receives a remark on other values."""
+    known = values.notna()
+    if schema.classes:
+        place = find_texts(values, schema.classes)
+        values = values.astype(object).mask(place >= 0, pd.Series([schema.classes[number] for number in place]))
+        other, what = (place < 0) & known, "is none of the classes, so every prediction for it counts as wrong"
+    else:
+        other, what = ~np.isfinite(floats(values)) & known, "is not a number, so it counts as missing"
+        values = values.mask(other)
+    if other.any():
+        row = first_row(other)
+        cell = shown(source.frame.iloc[row][schema.target])
+        notes.append(f"{source.where(row, schema.target)}: {cell} {what} ({int(other.sum())} in total).")
+    return values
 
 
 def _fit_features(
