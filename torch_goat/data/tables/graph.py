@@ -140,6 +140,8 @@ def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None)
         for column in columns:
             with problems:
                 source.check(column.name, f"a feature the model was trained on ({column.kind})")
+        used = {schema.target, schema.order_by, *(column.name for column in columns)}
+        source.unread = frozenset(source.columns) - used
     problems.check()
     old = [] if join is None else [parse_training(_keep_categories(join, schema))]
     known = [name for other in old for name in other.nodes.frame[other.names["id"]]]

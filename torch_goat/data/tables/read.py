@@ -104,6 +104,7 @@ def _parse_training(tables: Tables, *stamps: tuple[int, ...]) -> ParsedTables:
         if column not in edges.columns:
             with problems:
                 nodes.check(column, "--drop or --category")
+    nodes.unread = edges.unread = frozenset(tables.drop) - {tables.order_by}
     return parse(tables, nodes, edges, digest, problems)
 
 
@@ -152,7 +153,8 @@ def parse(
     ids = pd.Index([*known, *of_nodes.dropna()], dtype=object).unique()
     if not (tables.source or tables.destination) and all(lower.isdisjoint(pair) for pair in _ENDS):
         columns = f"{ends[0]!r} and {ends[1]!r}"
-        edges.notes += (f"{edges.path}: no column is named source or target; edges are read from the columns {columns}.",)
+        note = f"{edges.path}: no column is named source or target; edges are read from the columns {columns}."
+        edges.notes += (note,)
         if isinstance(edges, CSVSource) and ids.isin(ends).sum() == len(ends):
             reason = f"the columns {columns} have the names of nodes, so the header seems to be missing"
             problems.found.append(f"{edges.path}, line 1: {reason}; begin the file with a line such as source,target.")
