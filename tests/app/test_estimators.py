@@ -291,6 +291,7 @@ WRONG = [
     ({"nodes": frames()[0].assign(town=[[1]] * 10)}, "nodes, column 'town': values of type list"),
     ({"folds": 6}, "nodes, column 'label': the class 'no' has only 5 nodes, too few for 6 folds"),
     ({"index": -1}, "index must be at least 0, got -1."),
+    ({"target": ["label"]}, "target must be a text, got ['label']"),
     ({"drp": ["age"]}, "unknown key 'drp'; did you mean 'drop'?"),
     ({"positive": "maybe"}, "nodes, column 'label': the positive class must be 'no' or 'yes', got 'maybe'."),
     ({"positive": 20, "target": "town"}, "column 'town': a positive class ('20') needs a target with two classes, not"),
