@@ -282,6 +282,18 @@ def test_a_folder_is_temporary_or_reused_for_the_same_tables_only(tmp_path: Path
         kept.fit(nodes.assign(age=1), edges, target="label")
 
 
+@pytest.mark.parametrize("target", ["label", "age"])
+def test_the_true_value_of_a_node_without_one_is_unknown(target: str) -> None:
+    nodes, edges = frames()
+    nodes = nodes.assign(age=nodes["age"].astype(float))
+    nodes.loc[2, target] = None
+    kind = torch_goat.NodeClassifier if target == "label" else torch_goat.NodeRegressor
+    found = kind("gcn", options=FAST, device="cpu").fit(nodes, edges, target=target)
+    unknown, known = (found.explain(node).to_dict()["truth"] for node in ("c", "d"))
+    assert unknown is None
+    assert known == pytest.approx(nodes[target][3])
+
+
 WRONG = [
     ({"target": "lable"}, "nodes: there is no column 'lable' for the target; did you mean 'label'?"),
     ({"nodes": [1, 2]}, "nodes must be a DataFrame, an Arrow table or the name of a file, got list"),

@@ -29,7 +29,7 @@ _READ_AS: Final = {
 class TableGraph(NamedTuple):
     """A graph from tables, ready to train on."""
 
-    data: Data  # with masks; for regression y is standardised, with data.target_scale
+    data: Data  # with masks; y is -1 or NaN where unknown, for regression standardised, with data.target_scale
     ids: tuple[str, ...]  # of the nodes
     schema: Schema  # fitted on the training nodes
     notes: tuple[str, ...]  # remarks about the files for the user
@@ -68,7 +68,7 @@ def load_tables(tables: Tables, index: int, kept: Schema | None) -> TableGraph:
     if classes:
         data.y, data.num_classes = torch.from_numpy(y), len(classes)
     else:
-        standard = np.where(np.isnan(y), 0, (y - schema.target_mean) / schema.target_scale)
+        standard = (y - schema.target_mean) / schema.target_scale
         data.y, data.target_scale = torch.from_numpy(standard.astype(np.float32)), schema.target_scale
     for number, name in enumerate(("train_mask", "val_mask", "test_mask")):
         data[name] = torch.from_numpy(split.part == number)
