@@ -138,6 +138,9 @@ def test_a_score_is_that_of_the_test_nodes_or_of_other_tables(fitted: torch_goat
     guess = regressor.predict(nodes, edges)
     assert regressor.score(other, edges) == pytest.approx(r2_score(other["age"][test], guess[test]))
     assert regressor.score() == pytest.approx(r2_score(nodes["age"][test], guess[test]), rel=1e-5)
+    far = nodes.assign(age=nodes["age"] + 1e8)  # which has a resolution of 8 in 32 bits
+    distant = torch_goat.NodeRegressor("gcn", options=FAST, device="cpu").fit(far, edges, target="age")
+    assert distant.score() == pytest.approx(r2_score(far["age"][test], distant.predict(far, edges)[test]), rel=1e-5)
     words = other.assign(age=other["age"].astype(str).mask(~test, "unknown").where(np.cumsum(test) < 3, "unknown"))
     known = test & (words["age"] != "unknown")
     assert regressor.score(words, edges) == pytest.approx(r2_score(other["age"][known], guess[known]))
