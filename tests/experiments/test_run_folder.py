@@ -183,6 +183,9 @@ def test_numbers_are_predicted_in_their_own_unit(tmp_path: Path) -> None:
     error = (values - truth).square()[graph.data.test_mask].mean()
     assert done.result.metrics["test"]["mse"] == pytest.approx(float(error), rel=1e-4)
     assert found.to_csv().splitlines()[0] == "id,prediction"
+    far = found._replace(values=tuple(1e8 + value for value in found.values))
+    written = [float(line.partition(",")[2]) for line in far.to_csv().splitlines()[1:]]
+    assert written == pytest.approx(list(far.values), rel=0, abs=0.01)
 
 
 def test_edge_features_are_read_again(tmp_path: Path) -> None:

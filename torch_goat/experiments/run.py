@@ -89,8 +89,10 @@ class NamedGraph(NamedTuple):
         return self.in_units(self.data.y.view(self.data.num_nodes, -1)[:, 0])
 
     def in_units(self, values: Tensor) -> Tensor:
-        """Converts standardised targets or outputs of the network to the units of the target, in 64 bits as the mean can
-        be large next to the standard deviation; classes stay as is."""
+        """Converts standardised targets or outputs of the network to the units of the target; classes stay as is.
+
+        In 64 bits, as the mean can be large next to the standard deviation.
+        """
         return values if self.classes else values.double() * self.target_scale + self.target_mean
 
     def node(self, name: str) -> int:
