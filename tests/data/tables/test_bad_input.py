@@ -173,6 +173,8 @@ def test_a_model_is_not_applied_to_other_columns(tmp_path: Path, nodes: str, mes
     schema = load_tables(write(tmp_path)).schema
     with pytest.raises(TableError, match=f"new.csv, {message}"):
         apply(tmp_path, schema, nodes, "source,target\nx,x\n")
+    with pytest.raises(TableError, match=r"links\.csv, line 1: there is no column 'source' for the ends of edges; the"):
+        apply(tmp_path, schema, "id,age,town,member\nx,1,Ulm,1\n", "from,to\nx,x\n")
 
 
 def test_made_up_files_are_read_or_refused_with_a_sentence() -> None:

@@ -168,7 +168,7 @@ def parse(
 def _find_column(source: Source, given: str, usual: Sequence[str], place: int) -> str:
     """The column that was given, else one with a usual name, else the one at ``place``."""
     if given:
-        source.check(given, "the node ids")
+        source.check(given, "the node ids" if usual is _IDS else "the ends of edges")
         return given
     lower = {column.lower(): column for column in reversed(source.columns)}
     found = next((lower[name] for name in usual if name in lower), None)
