@@ -138,6 +138,12 @@ def test_a_score_is_that_of_the_test_nodes_or_of_other_tables(fitted: torch_goat
     guess = regressor.predict(nodes, edges)
     assert regressor.score(other, edges) == pytest.approx(r2_score(other["age"][test], guess[test]))
     assert regressor.score() == pytest.approx(r2_score(nodes["age"][test], guess[test]), rel=1e-5)
+    far = nodes.assign(age=nodes["age"] + 1e8)  # which has a resolution of 8 in 32 bits
+    distant = torch_goat.NodeRegressor("gcn", options=FAST, device="cpu").fit(far, edges, target="age")
+    assert distant.score() == pytest.approx(r2_score(far["age"][test], distant.predict(far, edges)[test]), rel=1e-5)
+    words = other.assign(age=other["age"].astype(str).mask(~test, "unknown").where(np.cumsum(test) < 3, "unknown"))
+    known = test & (words["age"] != "unknown")
+    assert regressor.score(words, edges) == pytest.approx(r2_score(other["age"][known], guess[known]))
 
 
 @pytest.mark.parametrize(
@@ -279,6 +285,18 @@ def test_a_folder_is_temporary_or_reused_for_the_same_tables_only(tmp_path: Path
         kept.fit(nodes.assign(age=1), edges, target="label")
 
 
+@pytest.mark.parametrize("target", ["label", "age"])
+def test_the_true_value_of_a_node_without_one_is_unknown(target: str) -> None:
+    nodes, edges = frames()
+    nodes = nodes.assign(age=nodes["age"].astype(float))
+    nodes.loc[2, target] = None
+    kind = torch_goat.NodeClassifier if target == "label" else torch_goat.NodeRegressor
+    found = kind("gcn", options=FAST, device="cpu").fit(nodes, edges, target=target)
+    unknown, known = (found.explain(node).to_dict()["truth"] for node in ("c", "d"))
+    assert unknown is None
+    assert known == pytest.approx(nodes[target][3])
+
+
 WRONG = [
     ({"target": "lable"}, "nodes: there is no column 'lable' for the target; did you mean 'label'?"),
     ({"nodes": [1, 2]}, "nodes must be a DataFrame, an Arrow table or the name of a file, got list"),
@@ -288,6 +306,7 @@ WRONG = [
     ({"nodes": frames()[0].assign(town=[[1]] * 10)}, "nodes, column 'town': values of type list"),
     ({"folds": 6}, "nodes, column 'label': the class 'no' has only 5 nodes, too few for 6 folds"),
     ({"index": -1}, "index must be at least 0, got -1."),
+    ({"target": ["label"]}, "target must be a text, got ['label']"),
     ({"drp": ["age"]}, "unknown key 'drp'; did you mean 'drop'?"),
     ({"positive": "maybe"}, "nodes, column 'label': the positive class must be 'no' or 'yes', got 'maybe'."),
     ({"positive": 20, "target": "town"}, "column 'town': a positive class ('20') needs a target with two classes, not"),

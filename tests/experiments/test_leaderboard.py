@@ -72,6 +72,7 @@ def test_too_short_a_budget_names_the_fastest_model_that_learns_and_its_time(
         (100, 1, f"{fastest} 100 s"),
         (300, 4, f"{fastest} 5 min"),
         (100, 0.01, "100 runs of any model need at least 10 s"),  # for which nothing is tried
+        (1, -1, "1 runs of any model need at least 0.1 s"),
     ):
         known.clear()
         with pytest.raises(SettingsError, match=rf"^--minutes {minutes} is too short: {why}; allow more, or set --min"):

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -7,7 +8,7 @@ import torch
 
 from tests.data.tables.files import EDGES, write
 from torch_goat.data.tables import load_tables, read
-from torch_goat.experiments import Run, own_graph, train
+from torch_goat.experiments import Run, RunError, own_graph, train
 from torch_goat.experiments.own_graph import compare_models, graph_name, table_experiment
 
 
@@ -37,6 +38,15 @@ def test_models_are_compared_from_python_and_the_files_are_parsed_once(
     first = compared.ranking.groups[0]
     assert np.mean(scores[first.label]) == max(map(np.mean, scores.values()))
     assert first.best.result.metrics["val"]["accuracy"] == max(scores[first.label])
+
+
+def test_a_plan_is_kept_if_another_comparison_cannot_use_its_folder(tmp_path: Path) -> None:
+    tables = write(tmp_path)
+    compare_models(tables, tmp_path / "all", repeats=1, models=("constant",), device="cpu")
+    plan = (tmp_path / "all/plan.json").read_bytes()
+    with pytest.raises(RunError, match=r"constant-0 holds another experiment \(tables.target = 'label' there, 'town'"):
+        compare_models(replace(tables, target="town"), tmp_path / "all", repeats=1, models=("constant",), device="cpu")
+    assert (tmp_path / "all/plan.json").read_bytes() == plan
 
 
 def test_a_graph_that_is_handed_on_trains_as_one_that_is_read(tmp_path: Path) -> None:

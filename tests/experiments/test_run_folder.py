@@ -13,14 +13,26 @@ import torch
 
 import torch_goat
 from tests.data.tables.files import write
+from tests.experiments.search.cases import small_search
 from tests.experiments.training.graphs import tiny
 from torch_goat.data import datasets
 from torch_goat.data.loader import write_graph
 from torch_goat.data.loader.folder import digest
 from torch_goat.data.tables import TableError, load_tables
-from torch_goat.experiments import Experiment, Result, Run, RunError, TrainingOptions, predict, train
+from torch_goat.experiments import (
+    Experiment,
+    Result,
+    Run,
+    RunError,
+    TrainingOptions,
+    compare_models,
+    find_runs,
+    predict,
+    train,
+)
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.run import _note_unverified
+from torch_goat.experiments.search.study import Study
 from torch_goat.settings import SettingsError
 
 SHORT = TrainingOptions(epochs=3, patience=0)
@@ -171,6 +183,9 @@ def test_numbers_are_predicted_in_their_own_unit(tmp_path: Path) -> None:
     error = (values - truth).square()[graph.data.test_mask].mean()
     assert done.result.metrics["test"]["mse"] == pytest.approx(float(error), rel=1e-4)
     assert found.to_csv().splitlines()[0] == "id,prediction"
+    far = found._replace(values=tuple(1e8 + value for value in found.values))
+    written = [float(line.partition(",")[2]) for line in far.to_csv().splitlines()[1:]]
+    assert written == pytest.approx(list(far.values), rel=0, abs=0.01)
 
 
 def test_edge_features_are_read_again(tmp_path: Path) -> None:
@@ -286,3 +301,17 @@ def test_only_regular_files_of_a_reasonable_size_are_read(ordered: Path, tmp_pat
         os.truncate(path, 1 << 40)
     with pytest.raises(RunError, match=rf"damaged \({name}: (not a regular file|Is a directory|too large|Too many)"):
         READ.get(name, READ["config.toml"])(Run(folder))
+
+
+def test_no_run_hides_another(tmp_path: Path) -> None:
+    run(tmp_path)
+    alone = Run(tmp_path / "run").experiment
+    with pytest.raises(RunError, match=f"^{tmp_path} holds the run {tmp_path}/run, which a run in it would hide"):
+        train(alone, tmp_path, device="cpu")
+    assert alone.tables is not None
+    assert not (tmp_path / "config.toml").exists()
+    with pytest.raises(RunError, match=f"^{tmp_path}/run is a run, which hides runs in folders below; choose another"):
+        compare_models(alone.tables, tmp_path / "run", models=("constant",), device="cpu")
+    with pytest.raises(RunError, match=f"^{tmp_path}/run is a run, which hides runs"):
+        Study(small_search(), tmp_path / "run", "", 1)
+    assert [found.folder for found in find_runs(tmp_path)] == [tmp_path / "run"]

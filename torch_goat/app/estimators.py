@@ -302,7 +302,7 @@ class Workspace:
         """How to read both tables, whose columns of categories are categories."""
         files = dict(zip(("nodes", "edges"), self.files(nodes, edges), strict=True))
         given = options.pop("categories", ())
-        found = {*category_columns(nodes), *category_columns(edges)} - {target}
+        found = {name for table in (nodes, edges) for name in category_columns(table) if name != target}
         found.update([given] if isinstance(given, str) else given)
         options |= {"target": target, "categories": sorted(found)}
         if options.get("positive") is not None:

@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from torch_goat import settings
-from torch_goat.experiments.intervals import mean_interval
+from torch_goat.experiments.intervals import mean_interval, varies
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive
 from torch_goat.experiments.training.options import Experiment, of_result, without_repetition
 from torch_goat.experiments.training.result import Result
@@ -101,6 +101,11 @@ class RunGroup(Generic[R]):
     @property
     def std(self) -> float | None:
         return summarize(self.scores).std
+
+    @property
+    def varies(self) -> bool:
+        """Whether its runs have different scores; if not, the interval is that of a single one."""
+        return varies(self.scores)
 
     @property
     def rank_mean(self) -> float:
@@ -212,7 +217,7 @@ def compare_runs(
     for name, distinct in members.items():
         together = tuple(distinct.values())
         scores = [score(run, split, metric) for run in together]
-        squares = None if errors is None or len(together) > 1 else partial(errors, together[0])
+        squares = None if errors is None else partial(errors, together[0])
         low, high = mean_interval(scores, metric, test_nodes, squares)
         repetitions = tuple(repetition(run) for run in together)
         scaled, ranking = (tuple(scale * score(run, one, metric) for run in together) for one in (split, rank_by))

@@ -16,13 +16,14 @@ def mean_interval(
 ) -> tuple[float, float]:
     """Student's t interval of the mean of several runs; for a single one, the interval over its test nodes.
 
-    The latter is known for the accuracy, and for the MSE and its root given the squared errors; else it is NaN.
+    Several runs with the same score are no more than one. The latter interval is known for the accuracy, and for the
+    MSE and its root given the squared errors; else it is NaN.
     """
     from scipy import special  # not needed to train
 
     mean = float(np.mean(scores))
     low, high = math.nan, math.nan
-    if len(scores) > 1:
+    if varies(scores):
         half = special.stdtrit(len(scores) - 1, 0.975) * np.std(scores, ddof=1) / math.sqrt(len(scores))
         low, high = mean - float(half), mean + float(half)
     elif test_nodes and metric == "accuracy" and math.isfinite(mean):
@@ -34,6 +35,11 @@ def mean_interval(
     if math.isfinite(low):  # the distributions are unbounded, the metrics are not
         low, high = max(low, 0.0), high if metric in LOWER_IS_BETTER else min(high, 1.0)
     return low, high
+
+
+def varies(scores: Sequence[float]) -> bool:
+    """Whether several runs have different scores."""
+    return len(np.unique(np.round(scores, 12))) > 1
 
 
 def wilson_interval(successes: float, count: int) -> tuple[float, float]:

@@ -122,7 +122,7 @@ def make_plan(
         on_trial: Called before each trial with the model, the number of the trial from 1, and the number of models.
     """
     begun, least = monotonic(), START_SECONDS * len(repetitions)
-    if 0 < 60 * minutes < least:
+    if minutes and 60 * minutes < least:
         raise _too_short(minutes, f"{len(repetitions)} runs of any model need at least {duration(least)}")
     tried: dict[str, PlannedModel] = {}
     by_kind = sorted(starts, key=list(KINDS).index)

@@ -1,7 +1,7 @@
 """Training on your own graph: settings that suit it, and models compared on the same splits."""
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from torch_goat.data.tables import Tables, load_tables
 from torch_goat.experiments.comparison import REPEATS, Ranking, compare_runs
 from torch_goat.experiments.leaderboard import Plan, make_plan, request_of, save_plan, saved_plan
 from torch_goat.experiments.models.kinds import KINDS
-from torch_goat.experiments.run import Run
+from torch_goat.experiments.run import Run, check_outside_runs, finished
 from torch_goat.experiments.search import fingerprint, own_starting_point
 from torch_goat.experiments.training.decisions import check_threshold
 from torch_goat.experiments.training.metrics import DECIDING, OF_TASK
@@ -209,23 +209,31 @@ def compare_models(
     first = next(iter(starts.values()))
     root = Path(folder or Path("runs") / f"{first.dataset}-{fingerprint(first)}")
     runs_of_each = repetitions(tables, graph, repeats, first.index or index)
+    check_outside_runs(root)
     request, plan = request_of(starts, runs_of_each, minutes), saved_plan(root)
     if plan is None or plan.request != request:
         batches = not any(settings.sets(one, "batch_size") for one in assignments)
         graphs = {model: _read_by(model, graph) for model in starts}
         how = {"minutes": minutes, "device": device, "batches": batches, "request": request}
         plan = make_plan(starts, runs_of_each, graphs, on_trial=on_trial, **how)  # type: ignore[arg-type]
+        for place, experiment in _placed(plan, root):
+            finished(experiment, place)  # raises before another plan is replaced
         save_plan(root, plan)
     on_plan(plan)
     runs = []
     loaded, last = graph, index or 0
-    for model, number, experiment in plan:
-        split, place = experiment.index, root / f"{model}-{number}"
+    for place, experiment in _placed(plan, root):
+        model, split = experiment.model.name, experiment.index
         loaded, last = loaded if split == last else load_tables(tables, split), split
         runner(experiment, place, graph=_read_by(model, loaded))
         runs.append(Run(place))
     ranking = compare_runs(runs, label=lambda run: run.experiment.model.name, metric=metric)
     return ModelComparison(root, ranking, plan)
+
+
+def _placed(plan: Plan, root: Path) -> Iterator[tuple[Path, Experiment]]:
+    """The folder and the experiment of every run of a plan."""
+    return ((root / f"{model}-{number}", experiment) for model, number, experiment in plan)
 
 
 def starting_points(

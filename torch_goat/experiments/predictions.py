@@ -45,7 +45,7 @@ class Predictions(NamedTuple):
 
         def cell(value: str | float) -> str:
             if not isinstance(value, str):
-                return f"{value:.7g}"
+                return f"{value:.12g}"  # more digits than 32 bits have, as numbers may vary little next to their mean
             return f"'{value}" if safe and value.startswith(FORMULAS) else value
 
         breaks = any("\r" in name for name in (*self.ids, *self.classes))  # which the writer does not quote

@@ -89,8 +89,11 @@ class NamedGraph(NamedTuple):
         return self.in_units(self.data.y.view(self.data.num_nodes, -1)[:, 0])
 
     def in_units(self, values: Tensor) -> Tensor:
-        """Converts standardised targets or outputs of the network to the units of the target; classes stay as is."""
-        return values if self.classes else values * self.target_scale + self.target_mean
+        """Converts standardised targets or outputs of the network to the units of the target; classes stay as is.
+
+        In 64 bits, as the mean can be large next to the standard deviation.
+        """
+        return values if self.classes else values.double() * self.target_scale + self.target_mean
 
     def node(self, name: str) -> int:
         """Returns the index of a node."""
@@ -331,10 +334,18 @@ def find_runs(folder: str | Path) -> Iterator[Run]:
             yield Run(place)
 
 
+def check_outside_runs(folder: Path) -> None:
+    """Raises for a run folder, in which :func:`find_runs` finds no other runs."""
+    with usable(folder):
+        if (folder / CONFIG).exists():
+            raise RunError(f"{folder} is a run, which hides runs in folders below; choose another folder.")
+
+
 def finished(experiment: Experiment, folder: str | Path) -> Result | None:
     """Returns the result of an experiment if its run is done, else ``None``.
 
-    A folder with another experiment raises :class:`RunError`, as does one with files of a run but no experiment.
+    A folder with another experiment raises :class:`RunError`, as does one with files of a run but no experiment, or
+    with runs in folders below.
     """
     run = Run(folder)
     with usable(run.folder):
@@ -342,6 +353,8 @@ def finished(experiment: Experiment, folder: str | Path) -> Result | None:
             for name in (RESULT, WEIGHTS, CURVES, CHECKPOINT):
                 if (run.folder / name).exists():
                     raise RunError(f"{folder} has a {name} but no {CONFIG}, so it is not a run folder; choose another.")
+            for other in find_runs(folder):
+                raise RunError(f"{folder} holds the run {other.folder}, which a run in it would hide; choose another.")
             return None
         try:
             there = run.experiment

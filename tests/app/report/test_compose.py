@@ -14,9 +14,9 @@ from tests.small_runs import Done
 from torch_goat.app.report.charts import Calibrated, calibration_chart, mean_chart
 from torch_goat.app.report.compose import comparable, gather
 from torch_goat.app.report.measures import calibration, confusion, degrees, mean_by
-from torch_goat.app.report.text import data_table
+from torch_goat.app.report.text import comparison_notes, comparison_table, data_table
 from torch_goat.data.tables import Tables
-from torch_goat.experiments import NamedGraph, Result, Run, RunError
+from torch_goat.experiments import NamedGraph, Result, Run, RunError, compare_runs
 
 
 def test_only_runs_on_the_same_data_and_target_are_comparable(runs: Path) -> None:
@@ -31,6 +31,20 @@ def test_only_runs_on_the_same_data_and_target_are_comparable(runs: Path) -> Non
     chosen, others = comparable(tried)
     assert chosen == [tried[0], tried[1], tried[4]]
     assert others == ["village random (craft)", "village random (joins)"]
+
+
+def test_several_runs_with_the_same_result_have_the_interval_of_one(runs: Path) -> None:
+    one = Run(runs / "compared/gcn")
+    seeds = [Done(replace(one.experiment, seed=seed), one.result) for seed in range(3)]
+    test = {"accuracy": one.result.metrics["test"]["accuracy"] / 2}
+    other = Done(replace(one.experiment, seed=3), replace(one.result, metrics=one.result.metrics | {"test": test}))
+    single, several, varied = (compare_runs(found, test_nodes=12) for found in (seeds[:1], seeds, [*seeds, other]))
+    rows = [comparison_table(found, 12).rows[0] for found in (single, several, varied)]
+    assert rows[0] == rows[1]
+    assert [row[3] for row in rows] == ["12 test nodes of one run"] * 2 + ["4 runs"]
+    notes = [comparison_notes(found.groups, [], [], found.groups[0])[1] for found in (several, varied)]
+    assert notes[0].startswith("For a single run, or several with the same result, the interval covers the random")
+    assert notes[1].startswith("For several runs, the interval is Student's t interval of their mean over seeds")
 
 
 def test_unfinished_and_damaged_runs_are_left_out(runs: Path, tmp_path: Path) -> None:

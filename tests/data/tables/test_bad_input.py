@@ -53,6 +53,7 @@ BAD_EDGES = [
     (EDGES + "j,\n", "line 12, column 'target': the edge has no node"),
     (" \n", "line 1: the file is empty"),
     ("source\na\n", "line 1: found only one column ('source')"),
+    (EDGES.partition("\n")[2], "line 1: the columns 'a' and 'b' have the names of nodes, so the header seems to be"),
     (EDGES.encode() + b"a,\0\n", "line 12: found a NUL byte"),
     (b"\x1f\x8b\x08\x00rest", "is a gzip archive, not a table; unpack it first"),
 ]
@@ -172,6 +173,8 @@ def test_a_model_is_not_applied_to_other_columns(tmp_path: Path, nodes: str, mes
     schema = load_tables(write(tmp_path)).schema
     with pytest.raises(TableError, match=f"new.csv, {message}"):
         apply(tmp_path, schema, nodes, "source,target\nx,x\n")
+    with pytest.raises(TableError, match=r"links\.csv, line 1: there is no column 'source' for the ends of edges; the"):
+        apply(tmp_path, schema, "id,age,town,member\nx,1,Ulm,1\n", "from,to\nx,x\n")
 
 
 def test_made_up_files_are_read_or_refused_with_a_sentence() -> None:

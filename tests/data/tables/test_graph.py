@@ -94,6 +94,39 @@ def test_a_number_that_does_not_vary_is_zero(tmp_path: Path) -> None:
     assert float(graph.data.x[graph.data.train_mask].std(correction=0)) == pytest.approx(1, rel=1e-3)
 
 
+def test_targets_of_new_nodes_that_cannot_be_compared_are_told(tmp_path: Path) -> None:
+    links, rows = "source,target\nx,y\n", "x,40,Ulm,1,Yes\ny,inf,Bonn,0,no\nz,?,Bonn,0,\n"
+    schema = load_tables(write(tmp_path)).schema
+    new = apply(tmp_path, schema, f"id,age,town,member,label\n{rows.replace('inf', '50')}", links)
+    assert new.target is not None
+    assert new.target.fillna("").tolist() == ["Yes", "no", ""]
+    (note,) = (note for note in new.notes if "'label'" in note)
+    assert "line 2, column 'label': 'Yes' is none of the classes, so every prediction for it counts as wrong" in note
+    schema = load_tables(write(tmp_path, target="age")).schema
+    new = apply(tmp_path, schema, f"id,age,town,member,label\n{rows.replace('Yes', 'yes')}", links)
+    assert new.target is not None
+    assert new.target.isna().tolist() == [False, True, True]
+    (note,) = (note for note in new.notes if "'age'" in note)
+    assert "line 3, column 'age': 'inf' is not a number, so it counts as missing (1 in total)." in note
+
+
+@pytest.mark.parametrize(
+    ("columns", "read"),
+    [
+        ("from,to,source", ["from", "to"]),
+        ("U,V,target", ["U", "V"]),
+        ("destination,source,x", ["source", "destination"]),
+        ("target,src,x", ["src", "target"]),
+        ("x,start,end", ["x", "start"]),
+    ],
+)
+def test_edges_are_read_from_a_pair_of_columns(tmp_path: Path, columns: str, read: list[str]) -> None:
+    graph = load_tables(write(tmp_path, edges=f"{columns}\na,b,c\nc,d,a\n"))
+    assert [graph.schema.source, graph.schema.destination] == read
+    said = "edges.csv: no column is named source or target; edges are read from the columns 'x' and 'start'."
+    assert [said in note for note in graph.notes if "no column" in note] == [True] * (read == ["x", "start"])
+
+
 def test_edges_with_direction_and_features(tmp_path: Path) -> None:
     edges = "from,to,weight,kind\na,b,1,x\nb,c,3,y\nc,d,,x\na,b,3,x\n"
     nodes = with_column("part", ["train"] * 6 + ["val"] * 2 + ["test"] * 2)

@@ -105,6 +105,13 @@ def test_the_earliest_nodes_train_and_the_cut_offs_are_told(tmp_path: Path, time
     assert text.startswith("time 'when' (training to ")
 
 
+def test_the_shares_of_distinct_times_are_exact(tmp_path: Path) -> None:
+    lines = [f"n{number},{number},{number}.5" for number in range(100)]
+    options = {"time_column": "when", "train": 0.55, "val": 0.28}  # 0.55 * 100 is above 55
+    part, _ = split(tmp_path, "\n".join(["id,when,label", *lines]), **options)
+    assert part.tolist() == [0] * 55 + [1] * 28 + [2] * 17
+
+
 @pytest.mark.parametrize(
     ("counts", "parts"),
     [

@@ -1,5 +1,6 @@
 """What the columns of a table are taken for, alike in every format."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -274,3 +275,19 @@ def test_a_run_of_an_earlier_version_keeps_times_of_day_as_categories(
     for other in ("csv", "parquet"):
         new = apply_schema(before.schema, *(str(tmp_path / f"{name}.{other}") for name in ("nodes", "edges")))
         assert torch.equal(new.data.x, before.data.x)
+
+
+def test_columns_of_lists_can_be_dropped_and_need_not_be_dropped_to_predict(tmp_path: Path) -> None:
+    plain = formats(tmp_path, x=list(range(30)))["parquet"]
+    for name in ("nodes", "edges"):
+        frame = pd.read_parquet(tmp_path / f"{name}.parquet")
+        frame.assign(day=range(len(frame)), lists=[[1, 2]] * len(frame)).to_parquet(tmp_path / f"{name}.parquet")
+    files = [str(tmp_path / f"{name}.parquet") for name in ("nodes", "edges")]
+    tables = Tables(nodes=files[0], edges=files[1], target="label")
+    with pytest.raises(TableError, match=r"column 'lists': values of type list<.*> are not supported; drop the column"):
+        load_tables(tables)
+    dropped = replace(tables, drop=("lists", "day"))
+    assert torch.equal(load_tables(dropped).data.x, plain.data.x)
+    assert torch.equal(apply_schema(plain.schema, *files).data.x, plain.data.x)
+    used = replace(dropped, time_column="day", order_by="day")  # columns that are dropped, but not from the split
+    assert load_tables(used).data.train_mask.nonzero().view(-1).tolist() == list(range(18))

@@ -81,8 +81,5 @@ def _accuracy(found: "Predictions") -> str:
     if found.classes:
         good = sum(value == true for value, true in pairs)
         return f"{good} of the {len(pairs)} {which} are predicted correctly{end}"
-    try:
-        errors = [abs(float(value) - float(true)) for value, true in pairs]
-    except ValueError:
-        return ""
+    errors = [abs(float(value) - float(true)) for value, true in pairs]
     return f"The mean absolute error on the {len(pairs)} {which} is {sum(errors) / len(errors):.4g}{end}"

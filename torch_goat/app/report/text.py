@@ -143,8 +143,7 @@ def comparison_table(ranking: Ranking[Run], test_nodes: int) -> Table:
         columns += [f"difference from {best.name}{points}", "its 95 % interval", "conclusion"]
     cells = []
     for group in groups:
-        runs = len(group.runs)
-        basis = f"{runs} runs" if runs > 1 else f"{test_nodes:,} test nodes of one run"
+        basis = f"{len(group.runs)} runs" if group.varies else f"{test_nodes:,} test nodes of one run"
         interval, basis = (_interval(group), basis) if math.isfinite(group.interval[0]) else ("–", "–")
         means = [number(mean, group.metric) for mean in (group.mean, group.rank_mean)]
         row = [group.name, means[0], interval, basis, means[1]]
@@ -183,11 +182,13 @@ def comparison_notes(
             f"{groups[0].name} was trained with fixed orders, which are not stored with the network; the rest "
             f"of this page is about {detail.name}."
         )
-    if any(len(group.runs) > 1 for group in groups):
+    if any(group.varies for group in groups):
         notes.append("For several runs, the interval is Student's t interval of their mean over seeds and splits.")
-    if any(len(group.runs) == 1 for group in groups):
+    if not all(group.varies for group in groups):
+        several = ", or several with the same result" if any(len(group.runs) > 1 for group in groups) else ""
         notes.append(
-            "For a single run, the interval covers the random choice of test nodes, but not the variation over seeds."
+            f"For a single run{several}, the interval covers the random choice of test nodes, but not the variation "
+            "over seeds."
         )
     if other_data:
         notes.append(

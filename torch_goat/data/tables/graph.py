@@ -9,13 +9,13 @@ import torch
 from torch_geometric.data import Data
 from torch_geometric.utils import coalesce
 
-from torch_goat.data.tables.columns import encode, find_texts, fit_columns, has_leading_zeros, times
+from torch_goat.data.tables.columns import encode, find_texts, fit_columns, floats, has_leading_zeros, times
 from torch_goat.data.tables.labels import guess_task, read_target
 from torch_goat.data.tables.leaks import near_duplicates
 from torch_goat.data.tables.options import Tables
 from torch_goat.data.tables.read import ParsedTables, open_tables, parse, parse_training
 from torch_goat.data.tables.schema import Column, Schema
-from torch_goat.data.tables.source import Problems, Source
+from torch_goat.data.tables.source import Problems, Source, first_row, shown
 from torch_goat.data.tables.splits import TRAIN, Split, check_split, split_columns, split_nodes
 from torch_goat.settings import SettingsError
 
@@ -29,7 +29,7 @@ _READ_AS: Final = {
 class TableGraph(NamedTuple):
     """A graph from tables, ready to train on."""
 
-    data: Data  # with masks; for regression y is standardised, with data.target_scale
+    data: Data  # with masks; y is -1 or NaN where unknown, for regression standardised, with data.target_scale
     ids: tuple[str, ...]  # of the nodes
     schema: Schema  # fitted on the training nodes
     notes: tuple[str, ...]  # remarks about the files for the user
@@ -68,7 +68,7 @@ def load_tables(tables: Tables, index: int, kept: Schema | None) -> TableGraph:
     if classes:
         data.y, data.num_classes = torch.from_numpy(y), len(classes)
     else:
-        standard = np.where(np.isnan(y), 0, (y - schema.target_mean) / schema.target_scale)
+        standard = (y - schema.target_mean) / schema.target_scale
         data.y, data.target_scale = torch.from_numpy(standard.astype(np.float32)), schema.target_scale
     for number, name in enumerate(("train_mask", "val_mask", "test_mask")):
         data[name] = torch.from_numpy(split.part == number)
@@ -140,6 +140,8 @@ def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None)
         for column in columns:
             with problems:
                 source.check(column.name, f"a feature the model was trained on ({column.kind})")
+        used = {schema.target, schema.order_by, *(column.name for column in columns)}
+        source.unread = frozenset(source.columns) - used
     problems.check()
     old = [] if join is None else [parse_training(_keep_categories(join, schema))]
     known = [name for other in old for name in other.nodes.frame[other.names["id"]]]
@@ -153,10 +155,26 @@ def apply_schema(schema: Schema, nodes: str, edges: str, *, join: Tables | None)
     if extra:
         notes.append(f"{of_nodes.path}: the model does not use the columns {', '.join(extra)}.")
     target = of_nodes.frame.get(schema.target)
-    if target is not None and schema.classes:  # in the spelling of the classes
-        place = find_texts(target, schema.classes)
-        target = target.astype(object).mask(place >= 0, pd.Series([schema.classes[number] for number in place]))
+    if target is not None:
+        target = _known_targets(schema, of_nodes, target, notes)
     return NewGraph(data, tuple(of_nodes.frame[schema.id]), target, tuple(notes), digest)
+
+
+def _known_targets(schema: Schema, source: Source, values: pd.Series, notes: list[str]) -> pd.Series:
+    """The targets of new nodes, classes in the spelling of the schema; ``notes`` receives a remark on other values."""
+    known = values.notna()
+    if schema.classes:
+        place = find_texts(values, schema.classes)
+        values = values.astype(object).mask(place >= 0, pd.Series([schema.classes[number] for number in place]))
+        other, what = (place < 0) & known, "is none of the classes, so every prediction for it counts as wrong"
+    else:
+        other, what = ~np.isfinite(floats(values)) & known, "is not a number, so it counts as missing"
+        values = values.mask(other)
+    if other.any():
+        row = first_row(other)
+        cell = shown(source.frame.iloc[row][schema.target])
+        notes.append(f"{source.where(row, schema.target)}: {cell} {what} ({int(other.sum())} in total).")
+    return values
 
 
 def _fit_features(

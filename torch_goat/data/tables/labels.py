@@ -32,7 +32,7 @@ def guess_task(tables: Tables, source: Source) -> Task:
 
 
 def read_target(tables: Tables, source: Source, task: Task) -> tuple[np.ndarray, tuple[str, ...]]:
-    """The targets ``[n]`` (0 or NaN where missing) and the names of the classes."""
+    """The targets ``[n]`` (-1 or NaN where missing) and the names of the classes."""
     values = source.frame[tables.target]
     labelled = values.notna()
     if not labelled.any():
@@ -54,7 +54,7 @@ def read_target(tables: Tables, source: Source, task: Task) -> tuple[np.ndarray,
         raise source.error(labelled, values, reason)
     if _check_positive(tables, source, classes) == 0:
         classes = classes[::-1]
-    return np.maximum(find_texts(values, classes), 0), classes
+    return find_texts(values, classes), classes
 
 
 def _check_positive(tables: Tables, source: Source, classes: tuple[str, ...]) -> int | None:

@@ -47,6 +47,8 @@ class ParquetSource(Source):
             raise TableError(f"{self.path} is damaged ({' '.join(str(error).split())}).") from None
         series = {}
         for name in self.columns:
+            if name in self.unread and name not in {*text, *names}:
+                continue  # values of any type
             column, kind = table.column(name), table.schema.field(name).type
             try:
                 if types.is_dictionary(kind):

@@ -18,7 +18,14 @@ from torch_goat.data.tables.source import PARQUET, Problems, Source, TableError,
 from torch_goat.data.tables.splits import check_split, split_columns
 
 _IDS = ("id", "node_id", "nodeid", "node")
-_ENDS = (("source", "target"), ("src", "dst"), ("from", "to"), ("source_id", "target_id"), ("u", "v"))
+_ENDS = (
+    ("source", "target"),
+    ("source", "destination"),
+    ("src", "dst"),
+    ("from", "to"),
+    ("source_id", "target_id"),
+    ("u", "v"),
+)
 
 
 class ParsedTables(NamedTuple):
@@ -97,6 +104,7 @@ def _parse_training(tables: Tables, *stamps: tuple[int, ...]) -> ParsedTables:
         if column not in edges.columns:
             with problems:
                 nodes.check(column, "--drop or --category")
+    nodes.unread = edges.unread = frozenset(tables.drop) - {tables.order_by}
     return parse(tables, nodes, edges, digest, problems)
 
 
@@ -113,8 +121,10 @@ def parse(
             )
     ends: list[str] = []
     with problems:
+        lower = {column.lower() for column in edges.columns}
+        pairs = [pair for pair in _ENDS if lower.issuperset(pair)] or _ENDS
         for number, given in enumerate((tables.source, tables.destination)):
-            ends.append(_find_column(edges, given, [pair[number] for pair in _ENDS], number))
+            ends.append(_find_column(edges, given, [pair[number] for pair in pairs], number))
         if ends[0] == ends[1]:
             raise TableError(f"{edges.path}, line 1: {ends[0]!r} is both source and destination; name two columns.")
         names |= {"source": ends[0], "destination": ends[1]}
@@ -141,6 +151,13 @@ def parse(
     of_nodes = nodes.frame[names["id"]]
     _check_ids(nodes, of_nodes, known, problems)
     ids = pd.Index([*known, *of_nodes.dropna()], dtype=object).unique()
+    if not (tables.source or tables.destination) and all(lower.isdisjoint(pair) for pair in _ENDS):
+        columns = f"{ends[0]!r} and {ends[1]!r}"
+        note = f"{edges.path}: no column is named source or target; edges are read from the columns {columns}."
+        edges.notes += (note,)
+        if isinstance(edges, CSVSource) and ids.isin(ends).sum() == len(ends):
+            reason = f"the columns {columns} have the names of nodes, so the header seems to be missing"
+            problems.found.append(f"{edges.path}, line 1: {reason}; begin the file with a line such as source,target.")
     numbers = np.zeros((2, len(edges.frame)), dtype=np.int64)
     for number, column in enumerate(ends):
         with problems:
@@ -151,7 +168,7 @@ def parse(
 def _find_column(source: Source, given: str, usual: Sequence[str], place: int) -> str:
     """The column that was given, else one with a usual name, else the one at ``place``."""
     if given:
-        source.check(given, "the node ids")
+        source.check(given, "the node ids" if usual is _IDS else "the ends of edges")
         return given
     lower = {column.lower(): column for column in reversed(source.columns)}
     found = next((lower[name] for name in usual if name in lower), None)

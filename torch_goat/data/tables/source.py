@@ -99,6 +99,7 @@ class Source(ABC):
     directed = False  # whether the file itself declares its edges as directed
     texts: frozenset[str] = frozenset()  # columns that the file declares as text or categories, whatever they contain
     durations: frozenset[str] = frozenset()  # columns of a type for durations, which are read as days
+    unread: frozenset[str] = frozenset()  # columns that are not needed, which read may leave out
     has_dates = True  # whether the format has a type for dates, so that a date in a column of texts is a text
 
     def __init__(self, path: Path, columns: Iterable[str], notes: Iterable[str] = ()) -> None:

@@ -232,7 +232,8 @@ def _split_by_time(tables: Tables, source: Source, labelled: np.ndarray) -> tupl
             "too few; training, validation and test nodes need at least 3, so choose another column or split."
         )
     upto = counts.cumsum()  # nodes up to each time
-    train, val = np.ceil(np.array([tables.train, tables.train + tables.val]) * upto[-1])
+    shares = np.array([tables.train, tables.train + tables.val])
+    train, val = np.ceil((shares * upto[-1]).round(9))  # without rounding errors, which could add a node
     last = np.searchsorted(upto, (train, val))  # the times at which the first two parts end
     if not last[0] < last[1] < len(distinct) - 1:
         last[0] = np.abs(upto[:-2] - train).argmin()

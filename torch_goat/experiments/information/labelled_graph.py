@@ -56,7 +56,7 @@ class LabelledGraph(NamedTuple):
     def from_tables(cls, tables: Tables, graph: "TableGraph") -> "LabelledGraph":
         """The graph that was loaded from tables."""
         data = graph.data
-        labelled = data.train_mask | data.val_mask | data.test_mask  # y is 0 for all other nodes
+        labelled = data.train_mask | data.val_mask | data.test_mask
         own = replace(tables, edge_features=False)  # which the models here do not read
         name, schema = graph_name(tables.nodes), graph.schema
 

@@ -14,7 +14,7 @@ from optuna.trial import FrozenTrial, TrialState
 
 from torch_goat import settings
 from torch_goat.experiments import Experiment, RunError
-from torch_goat.experiments.run import Run, usable, write_error
+from torch_goat.experiments.run import Run, check_outside_runs, usable, write_error
 from torch_goat.experiments.search.search import (
     Point,
     Search,
@@ -178,6 +178,7 @@ class Study:
     def _settle(self) -> str:
         """Claims the folder for this search and returns the name of the place that all its processes share."""
         with locked(self.folder, wait=True, what="folder of a search"):
+            check_outside_runs(self.folder)
             text, path = settings.dumps(self.search), self.folder / SEARCH
             if path.exists() and not self._is_same(path):
                 raise RunError(f"{self.folder} holds another search ({SEARCH} differs); choose another folder.")
