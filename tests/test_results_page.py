@@ -1,4 +1,4 @@
-"""The README and the pages on results and training state what the committed runs show."""
+"""The README and the page on results state what the committed runs show."""
 
 import json
 from collections import Counter
@@ -7,67 +7,21 @@ from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 import pytest
-import remedies
 import standing
 from scipy import stats
 from standing import CELLS, RESULTS, holm, read, recipe_of, standings
 
+from tests.committed import average, compared, p, rows_run, values
 from tests.pages import ROOT, check_numbers, prose
-from torch_goat.data.datasets import DATASETS
 from torch_goat.experiments import Experiment
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.experiments.recipes import RECIPES, finals, plan, read_recipe, trials
 from torch_goat.experiments.tables import Ledger
-from torch_goat.experiments.tables.ledger import read_lines
 
 HETEROPHILOUS = ("cornell", "texas", "wisconsin")
-CITATIONS = ("cora-content", "citeseer")
-EXACT = "the paper's equations"
-REMEDIES = json.loads((RESULTS / "training/remedies.json").read_text())
-MEANS = {(row["task"], row["variant"]): fmean(row["values"]) for row in REMEDIES if row["values"]}
-
-
-@cache
-def lines(table: str) -> dict[str, Any]:
-    """The results by their folders; none of a table that was not run."""
-    path = RESULTS / f"{table}.jsonl"
-    return {folder: line["result"] for folder, line in read_lines(path).items()} if path.exists() else {}
-
-
-def values(table: str, row: str, column: str, split: str = "test", folder: str = "{column}/{row}") -> list[float]:
-    """The metric of a cell's runs, or of others in folders of this form, accuracies and areas in percent."""
-    metric = DATASETS[recipe_of(table).columns[column].dataset].metric
-    folders = [f"{folder.format(row=row, column=column)}/{number}" for number in range(10)]
-    metrics = [lines(table)[name]["metrics"][split] for name in folders if name in lines(table)]
-    return [one["mse"] if metric == "mse" else round(100 * one[metric], 6) for one in metrics]
-
-
-def average(table: str, row: str, column: str) -> float:
-    return fmean(values(table, row, column))
-
-
-def rows_run(table: str, column: str) -> list[str]:
-    """The rows of a table that were run as often as planned on a dataset."""
-    recipe = recipe_of(table)
-    return [row for row in recipe.rows if len(values(table, row, column)) == recipe.runs(column)]
-
-
-def compared(table: str, row: str, column: str, baseline: str | None = None) -> tuple[float, float]:
-    """The difference from the best baseline and its p-value. The baseline is checked if it is named."""
-    found = read(table).entries[row, column].comparison
-    assert found is not None
-    assert found.p_value is not None
-    assert baseline in (None, found.other)
-    return found.difference, found.p_value
-
-
-def p(table: str, row: str, column: str, baseline: str | None = None) -> str:
-    value = compared(table, row, column, baseline)[1]
-    return "p < 0.001" if value < 0.001 else f"p = {value:.3f}"
 
 
 @cache
@@ -377,94 +331,3 @@ def test_most_runs_on_arxiv_end_with_the_epochs() -> None:
     assert max(result.epochs for result in results.values()) == 300
     late = Counter(run.row for run in runs if results[run.folder].stopped == "epochs")
     assert sum(late.values()) > len(runs) / 2
-
-
-def gain(task: str, variant: str, over: str) -> float:
-    """The difference of two variants in percentage points."""
-    return 100 * (MEANS[task, variant] - MEANS[task, over])
-
-
-def test_the_table_of_remedies_shows_the_values() -> None:
-    table = (RESULTS / "training/remedies.md").read_text().splitlines()
-    for (task, variant), value in MEANS.items():
-        shown = f"{value:.4f}" if task.startswith("effective") else f"{100 * value:.1f}"
-        assert any(line.startswith(f"| {variant} |") and f" {shown} " in line for line in table)
-    assert {len(row["values"]) for row in REMEDIES} == {5}
-
-
-def training_claims() -> Iterator[str]:
-    more = ", scaled input, more decay"
-    yield f"coefficient dropout of {remedies.TOGETHER['attention_dropout']}. *Layer norm"
-    yield "a weight decay of 0.01"
-    cora, citeseer = (gain(task, f"default{more}", "default") for task in CITATIONS)
-    yield f"the default gains {cora:.1f} points on Cora and {citeseer:.1f} on CiteSeer"
-    yield f"GCN loses {-gain('citeseer', f'gcn{more}', 'gcn'):.1f} on CiteSeer"
-    alone = sorted(100 * MEANS["cora-content", f"{name}, more decay"] for name in ("default", "gcn", "gat"))
-    yield f"on Cora all three models drop to {alone[0]:.0f} to {alone[-1]:.0f} %"
-    yield "coefficient dropout of 0.6"
-    goat, gat = (
-        [100 * MEANS[task, f"{name}{more}"] for task in CITATIONS]
-        for name in ("default, size, dropout 0.6", "gat, dropout 0.6")
-    )
-    yield "bring GOAT to {:.1f} % on Cora and {:.1f} % on CiteSeer".format(*goat)
-    yield "GAT reaches {:.1f} % and {:.1f} % with the last three".format(*gat)
-
-
-def test_the_page_on_training() -> None:
-    check_numbers("docs/training.md", training_claims())
-    for task in (*CITATIONS, "computers", "cs"):
-        assert gain(task, "default, two GOAT layers", "two GOAT layers") > 15
-    for task in (*CITATIONS, "computers", "cs", "top2"):
-        assert gain(task, "orthogonal weights", EXACT) > -1
-        assert gain(task, "default", EXACT) > -0.1
-    assert gain("cs", "default, residual", "default") > 1.5
-    assert gain("computers", "default, residual", "default") > 0.5
-    assert gain("cora-content", "scaled by size", EXACT) > 1
-    assert gain("citeseer", "scaled by size", EXACT) < -1
-    for task in CITATIONS:
-        assert gain(task, "normalised states", EXACT) > 0
-        assert gain(task, "together without state_norm", "together") > 1
-        for name in ("gcn", "gat"):
-            assert gain(task, f"{name}, scaled input, more decay", name) < 1
-    assert gain("top2", "warm-up", EXACT) > 10
-    ranked = {
-        task: sorted((name for of, name in MEANS if of == task), key=lambda name: -MEANS[task, name])
-        for task, _ in MEANS
-    }
-    assert ranked["citeseer"][0].startswith("gcn")
-    assert ranked["top2"][:2] == ["sage-max", "gat"]
-
-
-def test_effective_size_needs_two_goat_layers() -> None:
-    error = {variant: value for (task, variant), value in MEANS.items() if task == "effective-size-100"}
-    assert error["default, two GOAT layers"] < error["gin"] / 2  # the model card's "less than half the error of GIN"
-    assert error["default"] > 0.95 * error["gat"]
-    assert error["default, two GOAT layers"] < error["default"] / 10
-    assert error["default, two GOAT layers"] < error["default, residual, two GOAT layers"] / 5
-    assert error["default, residual, two GOAT layers"] < error["together, two GOAT layers"] / 2
-
-
-def test_the_model_card() -> None:
-    top2 = values("table1", "goat-lstm", "top2")
-    points = [gain(task, EXACT, "one wide head") for task in CITATIONS]
-    rows = json.loads((Path(standing.__file__).parent / "results/2026-11-15-h200-scale/scale-arxiv.json").read_text())
-    gat, goat = (
-        next(row for row in rows["rows"] if row["network"] == f"{name}, GATConv" and "hidden 64" in row["width"])
-        for name in ("GATConv", "GOATConv")
-    )
-    times, memory = goat["ms"] / gat["ms"], goat["gigabytes"] / gat["gigabytes"]
-    check_numbers(
-        "docs/model-card.md",
-        [
-            f"GOAT reaches {min(top2):.1f} to {max(top2):.1f} %",
-            "sums and means stay below 70 %",
-            "one wide head is {:.0f} points behind on Cora and {:.0f} on CiteSeer".format(*points),
-            f"takes {times:.2f} times as long as GAT on ogbn-arxiv and needs {memory:.1f} times the memory",
-        ],
-    )
-    assert max(average("table1", row, "top2") for row in ("gcn", "sage-mean", "gin")) < 70
-    assert min(average("table1", row, "top2") for row in ("gat", "sage-max", "sage-lstm", "pna")) >= 95
-    goat, *others = (average("table1", row, "betweenness-1000") for row in ("goat-lstm", "pna", "sage-lstm"))
-    assert all(1.25 < other / goat < 1.42 for other in others)  # "about a third more error"
-    last = {column: recipe_of("table2").options("goat-lstm", column)[0].last for column in read("table2").headings}
-    assert {column for column, kind in last.items() if kind == "goat"} == {"computers", "photo", "cs"}
