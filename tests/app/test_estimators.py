@@ -333,6 +333,10 @@ def test_models_are_compared_as_by_the_command(tmp_path: Path) -> None:
     chosen, goat = board.estimator(), board.estimator("goat")
     assert chosen.run_.experiment.model.name == board.verdict.recommended
     assert isinstance(goat, torch_goat.NodeClassifier)
+    run, before = goat.run_.folder, sorted(goat.run_.folder.iterdir())
+    with pytest.raises(RunError, match="is a run, which hides runs in folders below; choose another folder"):
+        torch_goat.compare(nodes, edges, target="label", folder=run)
+    assert sorted(run.iterdir()) == before
     for repeats in (0, -2):
         with pytest.raises(ValueError, match=f"repeats must be at least 1, got {repeats}."):
             torch_goat.compare(nodes, edges, target="label", repeats=repeats)

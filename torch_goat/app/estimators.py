@@ -23,6 +23,7 @@ from torch_goat.data.tables import TableError, Tables, Task, digest_tables, load
 from torch_goat.data.tables.frames import category_columns, class_values, node_name, table_file
 from torch_goat.experiments import Predictions, Run, RunError, find_runs, predict, train
 from torch_goat.experiments.own_graph import in_given_order, model_experiment, recorded
+from torch_goat.experiments.run import check_outside_runs
 from torch_goat.experiments.search import own_starting_point
 from torch_goat.experiments.search.search import short
 from torch_goat.experiments.training import metrics
@@ -286,6 +287,8 @@ class Workspace:
         if folder is None:
             made = tempfile.mkdtemp(prefix="torch-goat-")
             weakref.finalize(self, shutil.rmtree, made, ignore_errors=True)
+        else:
+            check_outside_runs(Path(folder))
         self.root = Path(made, "graph") if folder is None else Path(folder)
         self._names: dict[str, str] = {}
 

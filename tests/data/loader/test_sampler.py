@@ -59,6 +59,7 @@ def test_draws_true_edges_within_the_fanout_once_each(data: Data, more: st.DataO
     assert out.node[: len(seeds)].tolist() == seeds
     later = out.node[len(seeds) :].tolist()
     assert len({*later} | {*seeds}) == len(later) + len({*seeds})  # no node twice, but for the seeds as given
+    assert {*later} <= {*out.node[out.row].tolist()}
     degree = torch.bincount(data.edge_index[1], minlength=data.num_nodes)
     bounds = torch.tensor([0, *out.num_sampled_nodes]).cumsum(0).tolist()
     assert bounds[-1] == out.node.numel()

@@ -46,6 +46,23 @@ def test_quotes_blank_lines_and_windows_line_ends(tmp_path: Path) -> None:
         load_tables(write(tmp_path, nodes))
 
 
+def test_rows_that_end_early_are_noted(tmp_path: Path) -> None:
+    whole = "id,label,age,town\n" + "".join(f"{one},{'yes' if one % 2 else 'no'},{one},Ulm\n" for one in range(10))
+    missing, cut = (
+        whole.replace("8,Ulm", "8,").replace("9,Ulm", "9,"),
+        whole.replace("8,Ulm", "8").replace("9,Ulm", "9"),
+    )
+    edges = "source,target\n0,1\n1,2\n"
+    graph = load_tables(write(tmp_path, missing, edges))
+    assert not any("cells" in note for note in graph.notes)
+    other = load_tables(write(tmp_path, cut, edges))
+    assert same(graph, other)
+    (note,) = (one for one in other.notes if "cells" in one)
+    assert note.endswith(
+        "nodes.csv, line 10: found 3 cells, but the header has 4 columns; the others are read as missing (2 such rows)."
+    )
+
+
 @pytest.mark.parametrize("separator", [";", "\t", "|"])
 def test_the_separator_is_found_out_also_beside_decimal_commas(tmp_path: Path, separator: str) -> None:
     plain = load_tables(write(tmp_path))

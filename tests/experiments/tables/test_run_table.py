@@ -100,6 +100,8 @@ def test_lines_of_other_settings_are_named(
     arguments = [str(recipe), *CELL, "--out", str(out), "--device", "cpu"]
     assert run_table.main(arguments) == 0
     capsys.readouterr()
+    before = (out / "tiny.jsonl").read_text()
     recipe.write_text(TINY.replace("hidden_channels = 6", "hidden_channels = 5"))
     assert run_table.main(arguments) == 1
     assert "tiny.jsonl has another experiment for size/gcn/0 (model.hidden_channels" in capsys.readouterr().err
+    assert (out / "tiny.jsonl").read_text() == before

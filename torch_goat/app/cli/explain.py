@@ -30,7 +30,7 @@ def explain(
 ) -> None:
     """Explain the prediction for a node: the order in which its neighbours are read, and the contribution of each.
 
-    Example: goat explain runs/top2-goat-s0 --node 17 --figure why.png
+    Example: goat explain runs/village/goat-0 --node H042 --figure why.png
     """
     for file in (json_file, figure):
         check_new(file, force)

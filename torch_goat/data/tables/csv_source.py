@@ -53,7 +53,19 @@ class CSVSource(Source):
         for name in commas:
             if name in text:  # a target or time that may turn out to be numeric
                 frame[name] = _with_points(frame[name])
+        if frame[self.columns[-1]].isna().any():
+            self._note_short_rows()
         return frame
+
+    def _note_short_rows(self) -> None:
+        """Adds a note on rows that end before the last column, such as those of a file that was cut off."""
+        short = [(line, len(cells)) for line, cells in self._records() if len(cells) < len(self.columns)]
+        if short:
+            (line, found), rows = short[0], f"{len(short)} such row{'s' if len(short) > 1 else ''}"
+            self.notes += (
+                f"{self.path}, line {line}: found {found} cells, but the header has {len(self.columns)} columns; the "
+                f"others are read as missing ({rows}).",
+            )
 
     def missing_words(self, column: str) -> dict[str, int]:
         cells = self._parse(dtype=object, na_values=[""], usecols=[column])[column].str.strip()
