@@ -81,7 +81,7 @@ def test_saturated_gates(kind: str) -> None:
 @needs_numba
 @pytest.mark.parametrize(
     ("kind", "heads", "hidden"),
-    [("lstm", 1, 4), ("lstm", 8, 4), ("lstm", 1, 72), ("mingru", 1, 40), ("minlstm", 8, 4)],  # 72 units are wide
+    [("lstm", 1, 4), ("lstm", 8, 4), ("lstm", 1, 136), ("mingru", 1, 40), ("minlstm", 8, 4)],  # 136 units are wide
 )
 def test_the_number_of_threads_does_not_change_a_bit(kind: str, heads: int, hidden: int) -> None:
     generator = torch.Generator().manual_seed(0)
@@ -99,7 +99,7 @@ def test_the_number_of_threads_does_not_change_a_bit(kind: str, heads: int, hidd
 
 @needs_numba
 @pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
-@pytest.mark.parametrize(("hidden", "directions"), [(129, 2), (128, 1)])
+@pytest.mark.parametrize(("hidden", "directions"), [(128, 2), (129, 2), (144, 1)])
 def test_wide_cells(kind: str, hidden: int, directions: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wide, "_PLACES", 40)  # the gradients of the weights are added up several times
     inputs, grad = make_inputs(kind=kind, hidden=hidden)

@@ -31,8 +31,8 @@ DESCRIPTION = "every segment fused into one loop of vector instructions, compile
 # The segments of a head and direction are split into chunks only if there are too few heads and directions for all
 # threads. The chunks, and with them the order of every sum, do not depend on the number of threads.
 _TASKS = 8
-# Units per direction beyond which the products of :mod:`.wide` are faster than vectors in registers, as measured.
-WIDEST = {"lstm": 64, "gru": 16, "rnn": 64}
+# Units per direction beyond which the products of :mod:`.wide` can be faster than vectors in registers, as measured.
+WIDEST = 128
 _PLACES_PER_CHUNK = 4096
 
 
@@ -50,8 +50,8 @@ def unavailable() -> str | None:
     return None
 
 
-def _is_wide(kind: str, inputs: Inputs) -> bool:
-    return inputs.weight_hh.size(-1) > WIDEST[kind]
+def _is_wide(inputs: Inputs) -> bool:
+    return inputs.weight_hh.size(-1) > WIDEST
 
 
 def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
@@ -59,7 +59,7 @@ def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
         from torch_goat.ops.ragged_rnn.cpu import scan
 
         return scan.saved_like(kind, inputs)
-    if _is_wide(kind, inputs):
+    if _is_wide(inputs):
         return wide.saved_like(kind, inputs)
     return [_kept(_shape(kind, inputs), inputs, inputs.places.source.size(1))]
 
@@ -69,7 +69,7 @@ def forward(kind: str, inputs: Inputs, save: bool) -> tuple[Tensor, list[Tensor]
         from torch_goat.ops.ragged_rnn.cpu import scan
 
         return scan.forward(kind, inputs, save)
-    if _is_wide(kind, inputs):
+    if _is_wide(inputs):
         return wide.forward(kind, inputs, save)
     from torch_goat.ops.ragged_rnn.cpu import sweep
 
@@ -89,7 +89,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
         from torch_goat.ops.ragged_rnn.cpu import scan
 
         return scan.backward(kind, grad, inputs, saved)
-    if _is_wide(kind, inputs):
+    if _is_wide(inputs):
         return wide.backward(kind, grad, inputs, saved)
     from torch_goat.ops.ragged_rnn.cpu import sweep
 
