@@ -52,7 +52,7 @@ def test_the_tables_of_the_layer(folder: str) -> None:
 
 
 def test_the_table_of_matrix_products() -> None:
-    result, file = read("2026-11-18-cpu-1-thread/products.json"), "2026-11-18-cpu-1-thread/products.md"
+    result, file = read("2026-11-19-cpu-1-thread/products.json"), "2026-11-19-cpu-1-thread/products.md"
     assert (RESULTS / file).read_text() == products.markdown(result["rows"], result["environment"])
     page = (ROOT / "docs/performance.md").read_text(encoding="utf-8")
     assert f"{{include}} ../benchmarks/results/{file}\n:start-line: 4" in page
