@@ -189,7 +189,7 @@ def cost(folder: Path = RESULTS) -> str:
 def num_parameters(experiment: Experiment) -> int:
     """The number of trainable parameters of an experiment's network."""
     data = DATASETS[experiment.dataset]
-    degree = torch.ones(2)  # of which PNA's scalers depend, but no parameters
+    degree = torch.ones(2)  # read by PNA's scalers, which have no parameters
     network = Network(experiment.model, data.features, max(1, data.classes), degree=degree)
     return sum(parameter.numel() for parameter in network.parameters())
 

@@ -123,7 +123,7 @@ def test_the_page_on_performance() -> None:
             f"for at most {100 * waited:.1f} % of the time",
             f"computed in {['two', 'three'][portions.PORTIONS - 2]} parts",
             f"if they take {portions.LARGE >> 20} MB or more,",
-            f"units per direction {portions.LARGE_IF_WIDE >> 30} GB or more.",
+            f"wider layers from {portions.LARGE_IF_WIDE >> 30} GB.",
         ],
     )
 
