@@ -3,7 +3,6 @@
 import csv
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from unittest.mock import Mock
@@ -16,9 +15,7 @@ from tests.small_runs import result
 from torch_goat import settings
 from torch_goat.app.cli import reproduce
 from torch_goat.app.cli.app import run
-from torch_goat.experiments import PlannedRun
 from torch_goat.experiments.recipes import RECIPES, read_recipe
-from torch_goat.experiments.tables import Ledger
 from torch_goat.experiments.tables.ledger import read_lines
 from torch_goat.experiments.tables.run_table import TableFolder, begun_recipe
 
@@ -43,22 +40,19 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (root / "platonov.toml").write_text(text)
     (root / "results").mkdir()
     folder = root / "results/platonov"
-    table = TableFolder(begun_recipe(root / "platonov.toml", folder, 4), folder)
-
-    def invent(planned: Sequence[PlannedRun]) -> list[str]:
+    recipe = begun_recipe(root / "platonov.toml", folder, 4)
+    cells = {(row, column) for column, rows in RUN.items() for row in rows} | {SEARCHED}
+    table = TableFolder(recipe, folder)
+    while planned := [run for run in table.missing(cells) if run.folder.parent != folder.joinpath(*SEARCHED[::-1])]:
         for place, experiment in planned:
             name = place.relative_to(folder)
             row = name.parts[2 if name.parts[0] == "search" else 1]
-            if name.parts[:2] != SEARCHED[::-1]:
-                areas = {split: AREAS[row] + 0.005 * source.random() for split in ("val", "test")}
-                found = result({split: {"accuracy": 1 - area, "roc_auc": area} for split, area in areas.items()})
-                tables = {"experiment": settings.to_table(experiment), "result": settings.to_table(found)}
-                lines.append(json.dumps({"folder": name.as_posix(), **tables}) + "\n")
+            areas = {split: AREAS[row] + 0.005 * source.random() for split in ("val", "test")}
+            found = result({split: {"accuracy": 1 - area, "roc_auc": area} for split, area in areas.items()})
+            tables = {"experiment": settings.to_table(experiment), "result": settings.to_table(found)}
+            lines.append(json.dumps({"folder": name.as_posix(), **tables}) + "\n")
         folder.with_suffix(".jsonl").write_text("".join(lines))
-        table.ledger = Ledger(folder)
-        return []
-
-    table.run({(row, column) for column, rows in RUN.items() for row in rows} | {SEARCHED}, invent)
+        table = TableFolder(recipe, folder)
     table.keep()
     return root
 

@@ -181,6 +181,22 @@ def test_one_run_cannot_hold_up_the_others(tmp_path: Path) -> None:
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.usefixtures("quick_processes")
+def test_runs_that_an_event_adds_come_next(tmp_path: Path) -> None:
+    runs = [planned(tmp_path / "a"), planned(tmp_path / "b", seed=1)]
+    ended: list[str] = []
+
+    def watch(event: Event) -> None:
+        if event.kind in plan.ENDS:
+            ended.append(runs[event.number].folder.name)
+            if event.number == 0:
+                runs.extend(planned(tmp_path / name, seed=2) for name in "cd")
+
+    ends = plan.run_plan(runs, jobs=1, device="cpu", on_event=watch)
+    assert ended == ["a", "c", "d", "b"]
+    assert [end.result for end in ends] == [finished(run.experiment, run.folder) for run in runs]
+
+
 def test_two_runs_in_one_folder_are_refused(tmp_path: Path) -> None:
     runs = [planned(tmp_path / "a", seed=seed) for seed in (1, 2)]
     with pytest.raises(ValueError, match=f"2 runs for the folder {tmp_path}/a"):

@@ -28,6 +28,7 @@ from torch_goat.files import Busy, write_atomic
 
 GPU_JOBS = 8  # default number of runs at a time on one GPU
 LINE_SECONDS = 30.0  # between two lines about the epochs of a run
+ENDS = ("skipped", "finished", "failed")  # the kinds of the last event of a run
 
 
 class PlannedRun(NamedTuple):
@@ -82,7 +83,7 @@ def run_plan(
     The processes are new interpreters, so scripts must call this under ``if __name__ == "__main__":``.
 
     Args:
-        plan: The runs.
+        plan: The runs. ``on_event`` can append further ones, in folders of their own, which are run next.
         jobs: Number of runs at a time. By default as many as there are cores for, at most 8 on a GPU.
         device: As in :func:`train`; ``"cuda"`` uses all GPUs in turn.
         threads: CPU threads of each run.
@@ -105,10 +106,14 @@ def run_plan(
         jobs = min(jobs, GPU_JOBS * len(devices)) if devices[0].startswith("cuda") else jobs
     ends: dict[int, Event] = {}
 
-    def watch(event: Event) -> None:
-        if event.kind in ("skipped", "finished", "failed"):
+    def tell(event: Event) -> None:
+        if event.kind in ENDS:
             ends[event.number] = event
         on_event(event)
+
+    def watch(event: Event) -> None:
+        tell(event)
+        enter()
 
     def dead(task: tuple[int, PlannedRun, str | Path | None], last: Event | None, reason: str) -> bool:
         message = f"the run's process {reason}."
@@ -116,19 +121,29 @@ def run_plan(
         watch(Event("failed", task[0], last.job if last else 0, message=message))
         return False
 
-    tasks = []
-    try:
-        for number, run in enumerate(plan):
+    pool = Pool(_run, jobs=jobs, devices=devices, threads=threads, on_event=watch, on_death=dead)
+    entered = 0
+
+    def enter() -> None:
+        """Gives the pool what the plan has had since the last call."""
+        nonlocal entered
+        tasks = []
+        while entered < len(plan):
+            number, run, entered = entered, plan[entered], entered + 1
             try:
                 result = finished(run.experiment, run.folder)
             except RunError as error:
-                watch(Event("failed", number, message=str(error)))
+                tell(Event("failed", number, message=str(error)))
                 continue
             if result is not None:
-                watch(Event("skipped", number, result=result))
+                tell(Event("skipped", number, result=result))
             else:
                 tasks.append((number, run, data_dir))
-        Pool(_run, jobs=jobs, devices=devices, threads=threads, on_event=watch, on_death=dead).run(tasks)
+        pool.add(tasks)
+
+    try:
+        enter()
+        pool.run()
     except KeyboardInterrupt:
         done = sum(event.kind != "failed" for event in ends.values())
         raise Interrupted(
@@ -208,10 +223,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, help="stop after this time, as Ctrl-C does")
 
 
-def run_logged(plan: Sequence[PlannedRun], options: argparse.Namespace) -> list[Event]:
+def run_logged(
+    plan: Sequence[PlannedRun], options: argparse.Namespace, on_event: Callable[[Event], None] = lambda event: None
+) -> list[Event]:
     """Runs a plan as the command-line options say, with a line for each event."""
+    log = PlanLog(plan)
+
+    def watch(event: Event) -> None:
+        log(event)
+        on_event(event)
+
     how = {"jobs": options.jobs, "device": options.device, "threads": options.threads, "data_dir": options.data_dir}
-    return run_plan(plan, on_event=PlanLog(plan), **how)
+    return run_plan(plan, on_event=watch, **how)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

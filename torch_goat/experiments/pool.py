@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -102,9 +102,12 @@ class Pool:
         self._waiting: deque[Any] = deque()
         self._workers: dict[Connection, _Worker] = {}
 
-    def run(self, tasks: Iterable[Any]) -> None:
+    def add(self, tasks: Sequence[Any]) -> None:
+        """Puts tasks before those that wait; also from a callback, while others run."""
+        self._waiting.extendleft(reversed(tasks))
+
+    def run(self) -> None:
         """Runs all tasks; raises :class:`Interrupted` after Ctrl-C."""
-        self._waiting.extend(tasks)
         try:
             while self._waiting or self._workers:
                 while self._waiting and len(self._workers) < self.jobs:

@@ -80,6 +80,15 @@ def test_the_time_left_counts_parts_of_runs_but_not_those_done_before(
     assert f"4/10 0:00:00 about {duration(330)} left" in " ".join(plain(terminal.getvalue()).split())
 
 
+def test_runs_that_are_added_are_counted(terminal: io.StringIO) -> None:
+    with PoolProgress(1, str) as show:
+        show(Event("started", 0))
+        show.grow(3)
+        show(Event("finished", 0, result=RESULT))
+    assert "all 3 runs" in plain(terminal.getvalue())
+    assert "1/3" in plain(terminal.getvalue())
+
+
 def test_a_line_on_a_long_run_comes_now_and_then(capsys: pytest.CaptureFixture[str], clock: list[float]) -> None:
     with PoolProgress(1, ["a"].__getitem__) as show:
         show(Event("started", 0))

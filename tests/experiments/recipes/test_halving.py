@@ -1,6 +1,6 @@
 """Successive halving: which trials enter each rung, with how many epochs, and what decides."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.experiments.recipes.recipes import TINY, write
 from tests.experiments.recipes.test_cell_runs import result
-from torch_goat.experiments import PlannedRun, train
+from torch_goat.experiments import Event, PlannedRun, train
 from torch_goat.experiments.recipes import Recipe, Rung, finals, read_recipe, settle, trials
 from torch_goat.experiments.tables import Ledger
 from torch_goat.experiments.tables.run_table import TableFolder
@@ -85,9 +85,10 @@ def test_all_rungs_are_run_and_the_settings_found_follow(tmp_path: Path) -> None
     )
     epochs: list[int] = []
 
-    def run(planned: Sequence[PlannedRun]) -> list[str]:
-        for folder, experiment in planned:
+    def run(planned: Sequence[PlannedRun], on_event: Callable[[Event], None]) -> list[str]:
+        for number, (folder, experiment) in enumerate(planned):
             epochs.append(train(experiment, folder, device="cpu").epochs)
+            on_event(Event("finished", number))
         return []
 
     table = TableFolder(recipe, tmp_path / "out")
@@ -100,6 +101,24 @@ def test_all_rungs_are_run_and_the_settings_found_follow(tmp_path: Path) -> None
     assert len(Ledger(tmp_path / "out").results(again.trials)) == 5
 
 
+def test_a_slow_cell_does_not_hold_up_another(tmp_path: Path) -> None:
+    recipe = searched(
+        tmp_path, "repetitions = 2, training = { epochs = 2 }, rungs = [{ epochs = 1 }, { trials = 2 }]", 3
+    )
+    table = TableFolder(recipe, tmp_path / "out")
+
+    def run(planned: Sequence[PlannedRun], on_event: Callable[[Event], None]) -> list[str]:
+        for number, (folder, experiment) in enumerate(planned):  # none of gat's ends
+            if "gcn" in folder.parts:
+                train(experiment, folder, device="cpu")
+                on_event(Event("finished", number))
+        return []
+
+    assert table.run({("gcn", "size"), ("gat", "size")}, run) == []
+    assert not table.missing({("gcn", "size")})
+    assert [run.folder.parts[-2:] for run in table.missing({("gat", "size")})] == [("1-epochs", "0")] * 3
+
+
 def test_a_failed_trial_holds_up_its_own_cell_alone(tmp_path: Path) -> None:
     recipe = searched(
         tmp_path, "repetitions = 1, training = { epochs = 2 }, rungs = [{ epochs = 1 }, { trials = 2 }]", 3
@@ -107,14 +126,15 @@ def test_a_failed_trial_holds_up_its_own_cell_alone(tmp_path: Path) -> None:
     table = TableFolder(recipe, tmp_path / "out")
     asked: list[str] = []
 
-    def run(planned: Sequence[PlannedRun]) -> list[str]:
+    def run(planned: Sequence[PlannedRun], on_event: Callable[[Event], None]) -> list[str]:
         failed = []
-        for folder, experiment in planned:
+        for number, (folder, experiment) in enumerate(planned):
             asked.append(str(folder.relative_to(table.folder)))
             if asked[-1] == "search/size/gat/1/1-epochs/0":
                 failed.append("out of memory")
             else:
                 train(experiment, folder, device="cpu")
+            on_event(Event("finished", number))
         return failed
 
     cells = {("gcn", "size"), ("gat", "size")}

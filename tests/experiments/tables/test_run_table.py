@@ -50,7 +50,7 @@ def test_a_stopped_search_keeps_what_is_done(tmp_path: Path, capsys: pytest.Capt
     recipe, out = write(tmp_path, SEARCHED.replace("epochs = 3", "epochs = 3\npatience = 0")), tmp_path / "results"
     arguments = [str(recipe), *CELL, "--search", "2", "--out", str(out), "--device", "cpu"]
 
-    def stopped(runs: Sequence[PlannedRun], options: Any) -> list[Event]:
+    def stopped(runs: Sequence[PlannedRun], *_: Any) -> list[Event]:
         for run in runs[:count]:
             train(run.experiment, run.folder, device="cpu")
         raise Interrupted("stopped.")
@@ -90,7 +90,7 @@ def test_wrong_usage_is_exit_code_2(
 def test_lines_of_other_settings_are_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def here(runs: Sequence[PlannedRun], options: Any) -> list[Event]:
+    def here(runs: Sequence[PlannedRun], *_: Any) -> list[Event]:
         for run in runs:
             train(run.experiment, run.folder, device="cpu")
         return []

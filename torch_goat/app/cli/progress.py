@@ -96,10 +96,17 @@ class PoolProgress(Display):
         self._name, self._metric, self._best, self._start = name, metric, "", time.monotonic()
         self._total, self._done, self._skipped = total, 0, 0
         self._shares: dict[int, float] = {}  # the completed share of each process's current run
+        self._what = what
         self._overall = self._bars.add_task(f"all {total} {what}", total=total, count="", note="")
 
+    def grow(self, total: int) -> None:
+        """Changes the number of all runs, if it was smaller."""
+        if total > self._total:
+            self._total = total
+            self._bars.update(self._overall, total=total, description=f"all {total} {self._what}")
+
     def __call__(self, event: Event) -> None:
-        self._total = max(self._total, event.done)  # an earlier search may have been longer
+        self.grow(event.done)  # an earlier search may have been longer
         if event.best is not None:
             self._best = f"best {self._metric} {show(self._metric, event.best)}"
         if event.kind == "started":

@@ -1,4 +1,4 @@
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -11,7 +11,7 @@ from torch_goat import settings
 from torch_goat.app.cli import options
 from torch_goat.app.cli.console import Aligned, console, say, write
 from torch_goat.app.cli.progress import PoolProgress
-from torch_goat.experiments import Experiment, PlannedRun, run_plan, write_plan
+from torch_goat.experiments import Event, Experiment, PlannedRun, run_plan, write_plan
 from torch_goat.experiments.plan import why_failed
 from torch_goat.experiments.recipes import RECIPES, Recipe, find_recipe, read_recipe, with_found
 from torch_goat.experiments.tables import FORMATS, ResultTable
@@ -94,9 +94,14 @@ def reproduce(
     table.write()  # fails early if the folder is not writable
     failures, lacking = [], {}
 
-    def runner(runs: Sequence[PlannedRun]) -> list[str]:
+    def runner(runs: Sequence[PlannedRun], on_event: Callable[[Event], None]) -> list[str]:
+        def watch(event: Event) -> None:
+            on_event(event)
+            progress.grow(len(runs))
+            progress(event)
+
         with PoolProgress(len(runs), lambda number: str(runs[number].folder.relative_to(folder))) as progress:
-            ends = run_plan(runs, jobs=jobs, device=device, data_dir=data_dir, on_event=progress)
+            ends = run_plan(runs, jobs=jobs, device=device, data_dir=data_dir, on_event=watch)
         return why_failed(runs, ends)
 
     if not collect_only:

@@ -89,15 +89,15 @@ def trials(
     """The first rung of the trials of a table, ``recipe.search.trials`` for each cell that has not had them.
 
     The first trial of a cell has the settings of the recipe; those that its column tries first follow. If one column is
-    searched for all, it has all trials. The options are those of :func:`plan`.
+    searched for all, it has all trials. Cells follow each other, so that a search that is stopped has some complete
+    ones. The options are those of :func:`plan`.
     """
     rows, columns = choose("row", rows, recipe.rows), choose("column", columns, recipe.columns)
     found = []
     for column in [recipe.search.column] if recipe.search.column else columns:
-        drawn = {row: _drawn(recipe, row, column) for row in rows if not recipe.settled(row, column)}
-        for number in range(recipe.search.trials):
-            for row in (row for row in drawn if number < len(drawn[row])):  # others have no more points in their space
-                options = _changed(drawn[row][number], quick, precision)
+        for row in (row for row in rows if not recipe.settled(row, column)):
+            for number, options in enumerate(_drawn(recipe, row, column)):
+                options = _changed(options, quick, precision)
                 found += _entered(recipe, recipe.rungs(column)[0], row, column, number, options)
     return found
 

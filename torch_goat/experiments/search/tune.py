@@ -95,7 +95,8 @@ def tune(
         try:
             jobs = min(jobs, study.expected() - len(study.finished()))
             pool = Pool(_work, jobs=jobs, devices=devices_of(device), on_event=on_event, on_death=dead)
-            pool.run([(arguments, data_dir)] * jobs)
+            pool.add([(arguments, data_dir)] * jobs)
+            pool.run()
         except Interrupted:
             done = f"{len(study.finished())} of {study.expected()} trials are done"
             raise Interrupted(f"stopped; {done}, run the same command again to continue ({study.folder}).") from None

@@ -7,6 +7,7 @@ which another machine shows with ``goat reproduce TABLE --search 20 --out OUT --
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -15,8 +16,8 @@ from typing import Any
 from torch_goat import settings
 from torch_goat.data.datasets import DATASETS, DataError
 from torch_goat.data.datasets.raw import data_folder
-from torch_goat.experiments import PlannedRun, RunError
-from torch_goat.experiments.plan import add_arguments, run_logged, why_failed
+from torch_goat.experiments import Event, PlannedRun, RunError
+from torch_goat.experiments.plan import ENDS, add_arguments, run_logged, why_failed
 from torch_goat.experiments.recipes import cell_runs
 from torch_goat.experiments.recipes.cell_runs import CellName, CellRun, choose
 from torch_goat.experiments.recipes.recipe import Recipe, find_recipe, read_recipe
@@ -27,8 +28,8 @@ from torch_goat.experiments.training.interrupt import stopping_after
 from torch_goat.files import write_atomic
 from torch_goat.settings import SettingsError
 
-Runner = Callable[[Sequence[PlannedRun]], list[str]]
-"""Runs a plan and returns why runs failed."""
+Runner = Callable[[Sequence[PlannedRun], Callable[[Event], None]], list[str]]
+"""Runs a plan, calls a function with each event, which can add runs to the plan, and returns why runs failed."""
 
 
 class TableFolder:
@@ -51,6 +52,7 @@ class TableFolder:
         self.recipe, self.folder, self.data_dir = recipe, folder, data_dir
         self.how: dict[str, Any] = {"quick": quick, "precision": precision}
         self.ledger = Ledger(folder)
+        self._drawn = cell_runs.trials(self.recipe, **self.how) if self.recipe.search.trials else []
         self._settle()
 
     @property
@@ -60,9 +62,12 @@ class TableFolder:
 
     def missing(self, cells: Set[CellName]) -> list[PlannedRun]:
         """The next missing runs of some cells: the trials of their searches and, where these are done, the runs."""
+        return [PlannedRun(self.folder / run.folder, run.experiment) for run in self._missing(cells)]
+
+    def _missing(self, cells: Set[CellName]) -> list[CellRun]:
         searched = {(row, self.recipe.search.column or column) for row, column in cells}
         return [
-            PlannedRun(self.folder / run.folder, run.experiment)
+            run
             for planned, wanted in ((self.trials, searched), (self.runs, cells))
             for run in planned
             if (run.row, run.column) in wanted and self.ledger.is_missing(run)
@@ -71,17 +76,35 @@ class TableFolder:
     def run(self, cells: Set[CellName], do: Runner) -> list[str]:
         """Runs everything missing of some cells, each run once, and returns why runs failed.
 
-        A failed run holds up only its own cell.
+        Once the last trial of a round ends, the next round of its cell is added. A failed run holds up only its own
+        cell.
         """
-        failures: list[str] = []
-        tried: set[Path] = set()
-        while missing := [run for run in self.missing(cells) if run.folder not in tried]:
-            tried.update(run.folder for run in missing)
-            try:
-                failures += do(missing)
-            finally:  # also after Ctrl-C
-                self._settle()
-        return failures
+        plan: list[PlannedRun] = []
+        own: list[CellName] = []  # the cell of each run of the plan
+        going: Counter[CellName] = Counter()  # the runs of each cell that have not ended
+        known: set[Path] = set()
+
+        def add() -> None:
+            for run in self._missing(cells):
+                if (folder := self.folder / run.folder) not in known:
+                    known.add(folder)
+                    plan.append(PlannedRun(folder, run.experiment))
+                    own.append((run.row, run.column))
+                    going[own[-1]] += 1
+
+        def watch(event: Event) -> None:
+            if event.kind in ENDS:
+                cell = own[event.number]
+                going[cell] -= 1
+                if not going[cell]:
+                    self._settle()
+                    add()
+
+        add()
+        try:
+            return do(plan, watch) if plan else []
+        finally:  # also after Ctrl-C
+            self._settle()
 
     def lacking(self, cells: Set[CellName]) -> dict[str, str]:
         """The columns with missing runs whose data cannot be loaded, with the reason."""
@@ -113,14 +136,13 @@ class TableFolder:
 
     def _settle(self) -> None:
         settled = self.recipe
-        trials: list[CellRun] = []
-        if self.recipe.search.trials:
-            drawn = trials = cell_runs.trials(self.recipe, **self.how)
-            results = self.ledger.results(drawn)
+        trials = self._drawn
+        if trials:
+            results = self.ledger.results(trials)
             for _ in range(self.rungs - 1):
-                trials = [*drawn, *cell_runs.finals(self.recipe, drawn, results)]
+                trials = [*self._drawn, *cell_runs.finals(self.recipe, self._drawn, results)]
                 results = self.ledger.results(trials)
-            settled = cell_runs.settle(self.recipe, drawn, results)
+            settled = cell_runs.settle(self.recipe, self._drawn, results)
         runs = cell_runs.plan(settled, **self.how)
         self.ledger.share(runs, trials)
         self.settled, self.trials, self.runs = settled, trials, runs  # together, whenever Ctrl-C is pressed
@@ -178,8 +200,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_arguments(parser)
     options = parser.parse_args(arguments)
 
-    def do(runs: Sequence[PlannedRun]) -> list[str]:
-        return why_failed(runs, run_logged(runs, options))
+    def do(runs: Sequence[PlannedRun], on_event: Callable[[Event], None]) -> list[str]:
+        return why_failed(runs, run_logged(runs, options, on_event))
 
     try:
         path = find_recipe(options.table)
