@@ -117,6 +117,11 @@ def test_a_slow_cell_does_not_hold_up_another(tmp_path: Path) -> None:
     assert table.run({("gcn", "size"), ("gat", "size")}, run) == []
     assert not table.missing({("gcn", "size")})
     assert [run.folder.parts[-2:] for run in table.missing({("gat", "size")})] == [("1-epochs", "0")] * 3
+    # A search that was stopped continues with the cell that it had begun.
+    second = next(run for run in table.trials if run.row == "gcn" and not run.whole)
+    (table.folder / second.folder / "result.json").unlink()
+    missing = TableFolder(recipe, tmp_path / "out").missing({("gcn", "size"), ("gat", "size")})
+    assert missing[0].folder == table.folder / second.folder
 
 
 def test_a_failed_trial_holds_up_its_own_cell_alone(tmp_path: Path) -> None:

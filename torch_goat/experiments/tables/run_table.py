@@ -143,6 +143,8 @@ class TableFolder:
                 trials = [*self._drawn, *cell_runs.finals(self.recipe, self._drawn, results)]
                 results = self.ledger.results(trials)
             settled = cell_runs.settle(self.recipe, self._drawn, results)
+            rank = {(trial.row, trial.column): number for number, trial in enumerate(self._drawn)}
+            trials = sorted(trials, key=lambda trial: rank[trial.row, trial.column])  # all rounds of a cell together
         runs = cell_runs.plan(settled, **self.how)
         self.ledger.share(runs, trials)
         self.settled, self.trials, self.runs = settled, trials, runs  # together, whenever Ctrl-C is pressed
