@@ -13,9 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from torch_goat.ops.launches import cdiv, on_device
 from torch_goat.ops.neighborhoods import Neighborhoods
 from torch_goat.ops.once import differentiable_once
-from torch_goat.ops.ragged_rnn.triton.launch import on_device
 from torch_goat.ops.ragged_rnn.triton.mean import split_longest
 from torch_goat.ops.ties import resolve_ties
 
@@ -46,7 +46,7 @@ class _OrderAndWeigh(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         heads, num_tokens = of_source.size(0), hood.num_places
         score, key = of_source.new_empty(heads, num_tokens), hood.source.new_empty(heads, num_tokens)
-        grid = (triton.cdiv(num_tokens, _BLOCK), heads)
+        grid = (cdiv(num_tokens, _BLOCK), heads)
         shares = (of_source, of_target, *of_source.stride(), *of_target.stride())
         with on_device(score):
             score_kernel[grid](
@@ -63,7 +63,7 @@ class _OrderAndWeigh(torch.autograd.Function):
             key, place = key.view(-1).sort(stable=True)
             token, resolved = torch.empty_like(place), torch.empty_like(place)
             tied = torch.empty_like(place, dtype=torch.int8)
-            token_kernel[(triton.cdiv(place.numel(), _BLOCK),)](
+            token_kernel[(cdiv(place.numel(), _BLOCK),)](
                 key, place, token, resolved, tied, place.numel(), num_tokens, BLOCK=_BLOCK
             )
             shape = (heads, num_tokens)

@@ -19,6 +19,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from torch_goat.ops.launches import cdiv, on_device
+
 
 class Sizes(NamedTuple):
     """Tuning parameters; the result does not depend on them."""
@@ -54,12 +56,10 @@ def resolve_ties(
     begin, count = torch.empty_like(token), token.new_zeros(1)  # the list of stretches, and how long it is
     resolved = token.clone() if resolved is None else resolved
     states = (x, x.size(1), *x.stride())
-    with torch.cuda.device_of(token):
+    with on_device(token):
         marks, tied = (source, mark, begin, count), tied.contiguous().view(torch.int8)
         constants = {"PLACES": sizes.places, "FEATURES": sizes.mark_features, "num_warps": sizes.mark_warps}
-        mark_kernel[(triton.cdiv(num_places, sizes.places), heads)](
-            token, tied, *marks, num_places, *states, **constants
-        )
+        mark_kernel[(cdiv(num_places, sizes.places), heads)](token, tied, *marks, num_places, *states, **constants)
         constants = {"MEMBERS": sizes.members, "FEATURES": sizes.features, "SCAN": sizes.scan}
         rank_kernel[(min(token.numel(), sizes.programs),)](
             token, *marks, resolved, token.numel(), *states, **constants, num_warps=sizes.warps

@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from torch_goat.ops.launches import cdiv, on_device
 from torch_goat.ops.plackett_luce.torch import EPS
-from torch_goat.ops.ragged_rnn.triton.launch import on_device
 from torch_goat.ops.segments import Segments
 
 _SEGMENTS, _PLACES, _WARPS = 4, 32, 1
@@ -31,7 +31,7 @@ def log_prob(score: Tensor, place: Tensor, segments: Segments, noise: float) -> 
     if num_targets:
         tensors = (score, place, segments.ptr, segments.by_length, result, gradient, rest)
         with on_device(score):
-            log_prob_kernel[(triton.cdiv(num_targets, _SEGMENTS), heads)](
+            log_prob_kernel[(cdiv(num_targets, _SEGMENTS), heads)](
                 *tensors, num_targets, num_places, high, noise - high, EPS, _SEGMENTS, _PLACES, num_warps=_WARPS
             )
     return result, gradient

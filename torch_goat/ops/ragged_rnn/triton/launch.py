@@ -1,12 +1,11 @@
 """The launches of the Triton kernels: shapes, order and sizes. Nothing here synchronises with the device."""
 
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
+from torch_goat.ops.launches import cdiv, next_power_of_2, on_device
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs
 from torch_goat.ops.ragged_rnn.triton import wide_launch
@@ -40,14 +39,14 @@ def sizes(hidden: int, chains: int, num_targets: int, backward: bool) -> Sizes:
     chosen = chosen._replace(chunks=max(1, 64 // width), source_warps=max(1, width // 16))
     if backward and hidden <= _NARROW:
         # Each program writes a partial sum: more programs only as far as they fill the device and have enough work.
-        blocks = triton.cdiv(num_targets, chosen.segments)
+        blocks = cdiv(num_targets, chosen.segments)
         chosen = chosen._replace(single=max(64, min(1024 // chains, blocks // 32)))
     return chosen
 
 
 def padded(hidden: int) -> int:
     """The hidden width of a block: a power of two."""
-    return max(4, triton.next_power_of_2(hidden))
+    return max(4, next_power_of_2(hidden))
 
 
 def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
@@ -146,7 +145,7 @@ def _recurrence(
     heads, num_sources, directions, _ = inputs.projected.shape
     hidden, num_targets, chains = inputs.weight_hh.size(-1), order.numel(), heads * directions
     chosen = sizes(hidden, chains, num_targets, backward)
-    blocks = triton.cdiv(num_targets, chosen.segments)
+    blocks = cdiv(num_targets, chosen.segments)
     counts = (num_targets, inputs.places.source.size(1), num_sources, chains, blocks, chosen.single)
     constants = {
         "KIND": kind,
@@ -165,11 +164,5 @@ def _add_up(sums: Tensor, weight_hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -
     grads = torch.empty_like(weight_hh), torch.empty_like(bias_ih), torch.empty_like(bias_hh)
     pieces, size = sums.shape
     shared = {"HIDDEN": weight_hh.size(-1), "PIECES": 32, "COLUMNS": 32, "num_warps": 4}
-    sum_kernel[(triton.cdiv(size, 32),)](sums, *grads, pieces, bias_hh.numel(), **shared)
+    sum_kernel[(cdiv(size, 32),)](sums, *grads, pieces, bias_hh.numel(), **shared)
     return grads
-
-
-def on_device(tensor: Tensor) -> Any:
-    """The device context in which kernels that read this tensor are launched."""
-    elsewhere = tensor.is_cuda and tensor.get_device() != torch.cuda.current_device()
-    return torch.cuda.device(tensor.device) if elsewhere else nullcontext()

@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from torch_goat.ops.launches import cdiv, next_power_of_2, on_device
 from torch_goat.ops.places import Places
-from torch_goat.ops.ragged_rnn.triton.launch import on_device
 from torch_goat.ops.ragged_rnn.triton.sources import SumBySource
 from torch_goat.ops.segments import Segments
 
@@ -32,7 +32,7 @@ class Sizes(NamedTuple):
 
 
 def sizes(channels: int) -> Sizes:
-    width = triton.next_power_of_2(channels)
+    width = next_power_of_2(channels)
     places = 32 if width <= 32 else 16
     # One warp, whose steps need no exchange with others, as long as its sums fit into registers.
     chosen = Sizes(segments=max(1, 1024 // (width * places)), places=places, warps=max(1, width // 64))
@@ -50,7 +50,7 @@ def split_longest(segments: Segments, size: int) -> list[tuple[int, int, bool]]:
     The other programs have ``size`` segments.
     """
     longest = min(LONGEST, segments.num_segments) if segments.num_places > LARGE else 0
-    others = triton.cdiv(segments.num_segments - longest, size)
+    others = cdiv(segments.num_segments - longest, size)
     return [launch for launch in ((0, longest, True), (longest, others, False)) if launch[1]]
 
 
@@ -111,7 +111,7 @@ def weighted_sum(z: Tensor, places: Places, weight: Tensor) -> Tensor:
     if num_targets:
         chosen, order = sizes(channels), places.segments.by_length
         tensors = (z.contiguous(), places.source.contiguous(), weight.contiguous(), places.ptr, order, out)
-        constants = {"CHANNELS": channels, "WIDTH": triton.next_power_of_2(channels), "num_warps": chosen.warps}
+        constants = {"CHANNELS": channels, "WIDTH": next_power_of_2(channels), "num_warps": chosen.warps}
         tile = {"SEGMENTS": chosen.segments, "PLACES": chosen.places}
         warps = min(16, 8 * chosen.warps)  # with as many values per thread as the others
         more_places = chosen.segments * chosen.places * warps // chosen.warps

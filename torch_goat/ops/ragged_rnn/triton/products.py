@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from torch_goat.ops.launches import cdiv, next_power_of_2, on_device
+
 
 @triton.jit
 def round_to_tf32(x):
@@ -181,16 +183,16 @@ def sum_of_outer_products(left: Tensor, right: Tensor, split: int | None = None)
     """
     batches, num_rows, width = right.shape
     height = left.size(-1) if split is None else split + width
-    rows, columns = (min(128, max(16, triton.next_power_of_2(size))) for size in (height, width))
+    rows, columns = (min(128, max(16, next_power_of_2(size))) for size in (height, width))
     if left.dtype == torch.float64:
         rows, columns = min(rows, 64), min(columns, 64)
-    blocks = triton.cdiv(height, rows) * triton.cdiv(width, columns)
+    blocks = cdiv(height, rows) * cdiv(width, columns)
     # Enough pieces to fill the device, each with at least 256 rows.
-    pieces = max(1, min(triton.cdiv(512, batches * blocks), num_rows // 256))
+    pieces = max(1, min(cdiv(512, batches * blocks), num_rows // 256))
     sums = left.new_empty(pieces, batches, height, width)
-    with torch.cuda.device_of(left):
+    with on_device(left):
         outer_kernel[(pieces, batches, blocks)](
-            *(left, right, sums, num_rows, triton.cdiv(num_rows, pieces)),
+            *(left, right, sums, num_rows, cdiv(num_rows, pieces)),
             *(*left.stride()[:2], *right.stride()[:2]),
             SPLIT=height if split is None else split,
             GAP=left.size(-1) - height,

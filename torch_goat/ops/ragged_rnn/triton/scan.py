@@ -3,11 +3,10 @@
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
+from torch_goat.ops.launches import cdiv, next_power_of_2, on_device
 from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs
-from torch_goat.ops.ragged_rnn.triton.launch import on_device
 from torch_goat.ops.ragged_rnn.triton.scan_kernels import complete_kernel, flow_kernel, gradient_kernel, reduce_kernel
 from torch_goat.ops.ragged_rnn.triton.sources import SumBySource
 
@@ -27,8 +26,8 @@ class Sizes(NamedTuple):
 
 
 def sizes(hidden: int, row: int, heads: int, num_places: int) -> Sizes:
-    width = min(128, max(4, triton.next_power_of_2(hidden)))
-    row_width = triton.next_power_of_2(row)
+    width = min(128, max(4, next_power_of_2(hidden)))
+    row_width = next_power_of_2(row)
     return Sizes(
         width=width,
         chunks=128 // width,
@@ -42,7 +41,7 @@ def sizes(hidden: int, row: int, heads: int, num_places: int) -> Sizes:
 def saved_like(kind: str, inputs: Inputs) -> list[Tensor]:
     """The final states ``[T, K, D, H]`` in the dtype of the arithmetic, and the ``carry`` of :func:`reduce_kernel`."""
     heads, _, directions, width = inputs.projected.shape
-    num_chunks = triton.cdiv(inputs.places.source.size(1), Sizes._field_defaults["chunk"])
+    num_chunks = cdiv(inputs.places.source.size(1), Sizes._field_defaults["chunk"])
     hidden = width // GATES[kind]
     final = inputs.bias_ih.new_empty(inputs.places.ptr.size(0) - 1, heads, directions, hidden)
     return [final, inputs.bias_ih.new_empty(3, heads, directions, num_chunks, hidden)]
@@ -55,10 +54,10 @@ class _Launch:
         heads, num_sources, directions, row = inputs.projected.shape
         self.hidden, self.num_places = row // GATES[kind], inputs.places.source.size(1)
         self.chosen = sizes(self.hidden, directions * row, heads, self.num_places)
-        self.num_chunks = triton.cdiv(self.num_places, self.chosen.chunk)
+        self.num_chunks = cdiv(self.num_places, self.chosen.chunk)
         self.chains = heads * directions
-        self.blocks = triton.cdiv(self.hidden, self.chosen.width)
-        self.programs = triton.cdiv(self.num_chunks, self.chosen.chunks)
+        self.blocks = cdiv(self.hidden, self.chosen.width)
+        self.programs = cdiv(self.num_chunks, self.chosen.chunks)
         self.counts = (self.num_places, num_sources, self.num_chunks, self.chains)
         self.carry_counts = (self.num_places, self.num_chunks, self.chains)
         widths = {"DIRECTIONS": directions, "HIDDEN": self.hidden, "CHUNK": self.chosen.chunk}
@@ -72,7 +71,7 @@ class _Launch:
             "num_warps": self.chosen.warps,
         }
         self.across: dict[str, Any] = {**widths, "WIDTH": 32, "AHEAD": self.chosen.carries, "num_warps": 1}
-        self.across_grid = (self.num_chunks - 1, self.chains, triton.cdiv(self.hidden, 32))
+        self.across_grid = (self.num_chunks - 1, self.chains, cdiv(self.hidden, 32))
         self.projected, self.bias = inputs.projected.contiguous(), inputs.bias_ih.contiguous()
         weight = None if inputs.weight is None else inputs.weight.contiguous()
         self.target = inputs.places.segments.index_int32
@@ -119,7 +118,7 @@ def backward(kind: str, grad: Tensor, inputs: Inputs, saved: list[Tensor]) -> Gr
             )
         source_sizes = (chosen.chunk, chosen.source_chunks, chosen.source_warps)
         by_source = SumBySource(launch.projected, inputs.places, launch.weight, bias.dtype, source_sizes)
-        group = triton.cdiv(heads, chosen.groups)
+        group = cdiv(heads, chosen.groups)
         gradients = bias.new_empty(group, directions, launch.num_places, bias.size(-1))
         sums = bias.new_empty(launch.programs, *bias.shape)
         for first in range(0, heads, group):

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from torch_goat.ops.launches import cdiv, next_power_of_2
 from torch_goat.ops.places import Places
 from torch_goat.ops.ragged_rnn.triton.portions import Portion
 
@@ -167,7 +168,7 @@ class SumBySource:
         self.grad_states = torch.zeros_like(states, dtype=dtype)  # with the same strides
         self.grad_weight = states.new_empty(places.source.shape, dtype=dtype)
         self.apart = (states.stride(0) // self.row, states.stride(1) // self.row)
-        width = triton.next_power_of_2(self.row)
+        width = next_power_of_2(self.row)
         self.constants = {"WIDTH": width, "CHUNKS": chunks, "CHUNK": chunk, "num_warps": warps}
 
     def add(
@@ -189,12 +190,12 @@ class SumBySource:
         else:
             source, token, shift = portion.by_source
             (key, order), num_rows = self.places.by_token(source, token), portion.num_rows
-        num_chunks = triton.cdiv(num_rows, self.constants["CHUNK"])
+        num_chunks = cdiv(num_rows, self.constants["CHUNK"])
         carry = self.grad_states.new_empty(self.heads, num_chunks, self.row)
         counts = (num_rows, num_chunks, first_head, key.stride(0), *self.apart)
         apart = (gradients.stride(0) // gradients.size(-1), 1) if target is None else (1, self.heads)
         shape = {"DIRECTIONS": self.directions, "GATED": self.channels, "STORED": gradients.size(-1), "ADD": more}
-        source_kernel[(triton.cdiv(num_chunks, self.constants["CHUNKS"]), heads)](
+        source_kernel[(cdiv(num_chunks, self.constants["CHUNKS"]), heads)](
             *(key, order, shift, self.grad_states, carry, gradients, target, self.weight, self.states),
             *(self.grad_weight, *counts, self.places.source.size(1), *apart),
             **shape,

@@ -5,9 +5,9 @@ import math
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from torch import Tensor
 
+from torch_goat.ops.launches import cdiv, next_power_of_2
 from torch_goat.ops.ragged_rnn.interface import GATES, Gradients, Inputs
 from torch_goat.ops.ragged_rnn.triton.portions import Portion
 from torch_goat.ops.ragged_rnn.triton.products import matrix_kernel, precision, sum_of_outer_products
@@ -46,11 +46,11 @@ def device_of(device: torch.device) -> Device:
 
 def sizes(kind: str, hidden: int, device: Device) -> WideSizes:
     """The sizes for a hidden width per direction, tuned on an H200."""
-    width = triton.next_power_of_2(hidden)
+    width = next_power_of_2(hidden)
     units = min(width, device.weights // (_parts(kind) * width))
     if units == width:
         return WideSizes(units, 1, width, warps=4, waves=4) if width <= 32 else WideSizes(units, 1, width)
-    return WideSizes(units, triton.cdiv(hidden, units), rows=64)
+    return WideSizes(units, cdiv(hidden, units), rows=64)
 
 
 def max_hidden(device: Device) -> int:
@@ -76,7 +76,7 @@ def forward(kind: str, inputs: Inputs, states: Tensor | None) -> Tensor:
             *_counts(inputs, order, first, groups),
             **_constants(kind, inputs, chosen),
             ROWS=chosen.rows,
-            CHUNKS=triton.cdiv(hidden, chosen.rows),
+            CHUNKS=cdiv(hidden, chosen.rows),
             SAVE=states is not None,
         )
     return out
@@ -112,9 +112,9 @@ def backward(
                 *(inputs.bias_ih, inputs.bias_hh, states, gradients, sums, exchange, counters),
                 *(*_counts(inputs, portion.order, first, groups), portion.num_rows),
                 **_constants(kind, inputs, chosen),
-                SIDE_BY_SIDE=min(16, triton.next_power_of_2(chosen.slices)),
+                SIDE_BY_SIDE=min(16, next_power_of_2(chosen.slices)),
                 STORED=stored,
-                WIDTH=triton.next_power_of_2(hidden),
+                WIDTH=next_power_of_2(hidden),
                 TOGETHER=_together(chosen),
             )
             of_chains.append(sums[:, first : first + together].sum(dim=0))
@@ -142,12 +142,12 @@ def _together(chosen: WideSizes) -> bool:
 def _matrices(weight_hh: Tensor, kind: str, chosen: WideSizes, back: bool = False) -> tuple[Tensor, Tensor]:
     """The recurrent matrices as the kernels read them: rounded, and what rounding leaves, if that takes part."""
     heads, directions, _, hidden = weight_hh.shape
-    width = triton.next_power_of_2(hidden) if back else triton.cdiv(hidden, chosen.rows) * chosen.rows
+    width = next_power_of_2(hidden) if back else cdiv(hidden, chosen.rows) * chosen.rows
     by_gate = back and not _together(chosen)
     columns = chosen.units * (GATES[kind] if by_gate else _parts(kind))
     high = weight_hh.new_empty(heads * directions, chosen.slices, columns, width)
     low = torch.empty_like(high) if precision(high.dtype) == "tf32x3" else high
-    matrix_kernel[(triton.cdiv(high.numel(), 1024),)](
+    matrix_kernel[(cdiv(high.numel(), 1024),)](
         *(weight_hh, high, low, high.numel()),
         GATES=GATES[kind],
         HIDDEN=hidden,
@@ -170,14 +170,14 @@ def _launches(inputs: Inputs, chosen: WideSizes, chains: range, order: Tensor) -
     """
     segments = inputs.places.segments
     available = device_of(inputs.projected.device).multiprocessors
-    blocks = triton.cdiv(order.numel(), chosen.segments)
+    blocks = cdiv(order.numel(), chosen.segments)
     side_by_side = len(chains) if chosen.slices == 1 else min(len(chains), available // chosen.slices)
     found = []
     for first in chains[::side_by_side]:
         number = min(side_by_side, chains.stop - first)
         groups = available // (number * chosen.slices)
         if chosen.slices == 1:
-            groups = triton.cdiv(chosen.waves * available, number)
+            groups = cdiv(chosen.waves * available, number)
         groups = max(1, min(groups, blocks))
         found.append((first, number, groups, _bounds(segments, order, chosen.segments, groups)))
     return found
