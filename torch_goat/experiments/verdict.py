@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from torch_goat.experiments.intervals import exact_decimals
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.training import metrics
 
@@ -93,8 +94,9 @@ def paired_difference(
     if over == "splits":
         of = np.array([split for split, _ in common])
         a, b = (np.array([values[of == split].mean() for split in splits]) for values in (a, b))
-    pairs = len(a)
-    mean = float(np.mean(np.round(a - b, 12))) if pairs else math.nan
+    pairs, exact = len(a), exact_decimals([*a, *b])
+    differences, none = (a - b).round(exact), 10.0 ** (4 - 2 * exact)  # a variance that is a rounding error
+    mean = float(differences.mean()) if pairs else math.nan
     unknown = Difference(
         first, second, metric, mean, math.nan, (math.nan, math.nan), None, pairs, over, "too few runs to tell", None
     )
@@ -102,15 +104,15 @@ def paired_difference(
         return unknown
     # The variance of the difference is that of one pair times (1/n + ratio).
     if over == "splits":
-        variance, freedom = float(np.var(np.round(a - b, 12), ddof=1)), pairs - 1.0
-        if variance < 1e-20 and mean and metric == "accuracy" and test_nodes:
+        variance, freedom = float(differences.var(ddof=1)), pairs - 1.0
+        if variance < none and mean and metric == "accuracy" and test_nodes:
             # The same on all splits: at least the variance from the choice of the test nodes that it concerns.
             variance = (abs(mean) - mean**2) / test_nodes
     else:
-        parts, ratio = np.var(np.round([a, b], 12), axis=1, ddof=1), 0.0
+        parts, ratio = np.var(np.round([a, b], exact), axis=1, ddof=1), 0.0
         variance = float(parts.sum())
         freedom = (pairs - 1) * variance**2 / float(np.square(parts).sum()) if variance else pairs - 1.0
-    if variance < 1e-20 and mean:
+    if variance < none and mean:
         return unknown  # several runs with the same outcome are no more than one
     n = np.arange(pairs, max(MOST, pairs) + 1)
     quantiles = special.stdtrit(freedom * (n - 1) / (pairs - 1), 0.975)
