@@ -28,17 +28,19 @@ def fit_columns(
 ) -> tuple[Column, ...]:
     """Detects the kind of some columns from all rows, and computes their statistics on the training rows ``[n]``.
 
-    Columns in ``categories`` hold categories even if they look numeric.
+    If no training row has a value, all rows count: the prices of products belong to neighbours if customers have the
+    targets. Columns in ``categories`` hold categories even if they look numeric.
     """
     columns, texts, problems = [], [], Problems()
     for name in names:
         values = source.frame[name]
         if not values.notna().any():
             continue
+        rows = train if values[train].notna().any() else np.ones_like(train)
         with problems:
             kind = _kind(source, name, categories)
             if kind != "category":  # a few other cells are errors
-                columns.append(_fit_number(name, kind, parsed(source, values, kind)[train]))
+                columns.append(_fit_number(name, kind, parsed(source, values, kind)[rows]))
                 continue
             distinct = values.nunique()
             many = distinct > _FEW and 2 * distinct > values.count()
@@ -46,7 +48,7 @@ def fit_columns(
                 texts.append(name)
                 continue
             check_blanks(source, values)
-            seen = values[train]
+            seen = values[rows]
             columns.append(Column(name, "category", categories=distinct_texts(seen), missing=bool(seen.isna().any())))
     if texts:
         values = source.frame[texts[0]]
@@ -272,8 +274,6 @@ _SPELLINGS: Final[dict[str, Callable[..., str]]] = {
 def _fit_number(name: str, kind: Literal["number", "date", "time"], values: np.ndarray) -> Column:
     missing = bool(np.isnan(values).any())
     known = values[~np.isnan(values)]
-    if not len(known):
-        return Column(name, kind, missing=missing)
     mean, scale = float(known.mean()), float(known.std())
     if kind == "number" and np.isin(known, (0, 1)).all():
         return Column(name, "flag", mean=mean, missing=missing)
