@@ -302,6 +302,7 @@ def test_models_that_are_not_shown_to_be_better_than_the_trivial_one_are_not_rec
     lucky = verdict(runs("goat", far, near), runs("mlp", trivial, far), constant)
     assert lucky.sentences[0] == "GOAT is not shown to predict 'label' better than the majority class."
     assert "No model" not in str(lucky)
+    assert (lucky.best, lucky.recommended, lucky.sentences[-1]) == ("goat", "mlp", "Recommended: MLP.")
     good = verdict(runs("goat", far, far), constant)
     assert "shown to predict" not in str(good)
     # If no model is better on the validation nodes either, a single run is enough to say so.

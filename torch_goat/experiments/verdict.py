@@ -156,7 +156,7 @@ class Verdict:
     pairs: int
     over: Literal["splits", "seeds"]  # what varies between the pairs: with one split, the interval is about seeds only
     conclusion: Conclusion
-    recommended: str  # the best, or the cheapest model that is as good
+    recommended: str  # the best, or the cheapest model that is as good; the best if none is shown to be useful
     graph_helps: bool | None  # None if neither is shown, or no model without edges (or none with them) was compared
     sentences: tuple[str, ...]  # all of this, for the user: first the answer, last the advice
 
@@ -180,9 +180,10 @@ def judge(groups: Sequence["RunGroup[Any]"], compare: Compare) -> Verdict | None
     sentences = [f"{_conclude(versus, name, other)}; {lead}", _measured(versus, name, other), _settle(versus)]
     margin = margin_of(groups)
     helps, text = _graph(groups, compare, margin)
-    recommended, advice = _recommend(groups, compare, margin)
-    none, useless = _trivial(groups, compare)
-    if none:
+    useful, useless = _useful(groups, compare)
+    if useful:
+        recommended, advice = _recommend(useful, compare, margin)
+    else:
         helps, text, recommended = None, "", best
         wanted = "more nodes with a known target, or other columns,"
         if versus.conclusion == "too few runs to tell":
@@ -297,30 +298,29 @@ def _graph(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -
     )
 
 
-def _trivial(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[bool, str]:
-    """Whether no model is shown to be better than the trivial one, and a sentence if the best is not."""
+def _useful(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[Sequence["RunGroup[Any]"], str]:
+    """The models to recommend from: all, or those shown to be better than the trivial one if the best is not, with a
+    sentence that says so."""
     best, trivial = groups[0], next((one for one in groups if _model(one) == "constant"), None)
     if trivial is None:
-        return False, ""
+        return groups, ""
     found = {one.label: compare(one, trivial, False) for one in groups if one is not trivial}
-    none = all(one.conclusion != "clearly better" for one in found.values())
+    better = [one for one in groups if one is not trivial and found[one.label].conclusion == "clearly better"]
     versus = found.get(best.label)
-    if versus is None:
-        useful = not none
-    elif versus.conclusion == "too few runs to tell":
-        useful = not (versus.difference > 0 if versus.metric in metrics.LOWER_IS_BETTER else versus.difference < 0)
-    else:
-        useful = versus.conclusion == "clearly better"
-    if useful:
-        return False, ""
+    if versus is not None and versus.conclusion == "too few runs to tell":
+        worse = versus.difference > 0 if versus.metric in metrics.LOWER_IS_BETTER else versus.difference < 0
+        if not worse:
+            return groups, ""
+    if best in better or (best is trivial and better):
+        return groups, ""
     tables = best.runs[0].experiment.tables
     what = "" if tables is None else f" {tables.target!r}"
-    which = "No model is shown" if none else f"{best.name} is not shown"
-    return none, f"{which} to predict{what} better than the {trivial.name}."
+    which = f"{best.name} is not shown" if better else "No model is shown"
+    return better, f"{which} to predict{what} better than the {trivial.name}."
 
 
 def _recommend(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -> tuple["RunGroup[Any]", str]:
-    """The best model or the cheapest that is as good, and a sentence that also names a cheaper one that may be."""
+    """The first model or the cheapest that is as good, and a sentence that also names a cheaper one that may be."""
     best = groups[0]
     cheaper = [one for one in groups[1:] if CHEAPER * one.seconds < best.seconds and _model(one) != "constant"]
     cheaper.sort(key=lambda one: one.seconds)
@@ -332,7 +332,7 @@ def _recommend(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: floa
         if _is_close(one, best, compare):
             why, found = "", f", and no clear difference from {best.name} was found"
             if compare(best, one, False).conclusion == "clearly worse":
-                why, found = ", the best on the validation nodes", " and clearly better on the test nodes"
+                why, found = ", which is ahead on the validation nodes", " and clearly better on the test nodes"
             return best, f"Recommended: {best.name}{why}; {one.name} is cheaper ({_times(one, best)}){found}."
     return best, f"Recommended: {best.name}."
 
