@@ -300,7 +300,7 @@ def test_models_that_are_not_shown_to_be_better_than_the_trivial_one_are_not_rec
     assert len(found.sentences) <= 5
     # The best model on the validation nodes is lucky; another one is good.
     lucky = verdict(runs("goat", far, near), runs("mlp", trivial, far), constant)
-    assert lucky.sentences[0] == "GOAT is not shown to predict 'label' better than the majority class."
+    assert lucky.sentences[0] == "GOAT is not shown to predict 'label' better than the majority class, but MLP is."
     assert "No model" not in str(lucky)
     assert (lucky.best, lucky.recommended, lucky.sentences[-1]) == ("goat", "mlp", "Recommended: MLP.")
     good = verdict(runs("goat", far, far), constant)

@@ -315,8 +315,10 @@ def _useful(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[Sequen
         return groups, ""
     tables = best.runs[0].experiment.tables
     what = "" if tables is None else f" {tables.target!r}"
-    which = f"{best.name} is not shown" if better else "No model is shown"
-    return better, f"{which} to predict{what} better than the {trivial.name}."
+    text = f"to predict{what} better than the {trivial.name}"
+    if not better:
+        return better, f"No model is shown {text}."
+    return better, f"{best.name} is not shown {text}, but {better[0].name} is."
 
 
 def _recommend(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -> tuple["RunGroup[Any]", str]:

@@ -59,6 +59,8 @@ def fit_columns(
             advice = f"drop the column ({drop}), {keep} or replace it by numbers."
         if is_numeric(values, MOSTLY):
             advice = f"drop the column ({drop}), or store it as numbers, which texts and leading zeros are not."
+            if texts[0] not in source.texts and not has_leading_zeros(values):
+                advice = f"drop the column ({drop}), or leave out --category {shlex.quote(texts[0])} to read numbers."
         elif texts[0] in source.texts and (moment := _moment(values)):
             advice = f"drop the column ({drop}), or store it as {moment}s instead of texts."
         problems.found.append(
