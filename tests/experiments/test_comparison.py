@@ -20,6 +20,7 @@ def test_mean_and_sample_standard_deviation_by_hand() -> None:
     # mean (2 + 4 + 9) / 3 = 5; deviations 9 + 1 + 16 = 26, over n - 1 = 2
     assert summarize([2.0, 4.0, 9.0]) == (5.0, pytest.approx(13**0.5), 3)
     assert summarize([7.0]) == (7.0, None, 1)
+    assert summarize([95.78, 95.78, 95.78]).std == 0.0  # whose sum is rounded
     with pytest.raises(ValueError, match="empty sequence"):
         summarize([])
 
@@ -46,6 +47,14 @@ def test_mean_and_sample_standard_deviation_by_hand() -> None:
 )
 def test_p_value_by_hand(p_value: Callable, ours: list[float], theirs: list[float], expected: float | None) -> None:
     assert p_value(ours, theirs) == p_value(theirs, ours) == pytest.approx(expected)
+
+
+def test_p_values_do_not_depend_on_the_unit_of_the_target() -> None:
+    ours, theirs = [0.1, 0.4, 0.3, 0.2, 0.5, 0.7], [0.3, 0.6, 0.5, 0.4, 0.7, 0.6]
+    for p_value in (paired_p_value, unpaired_p_value):
+        for unit in (1e-14, 1e9):
+            scaled = ([unit * value for value in values] for values in (ours, theirs))
+            assert p_value(*scaled) == pytest.approx(p_value(ours, theirs))
 
 
 def test_p_values_are_scipys_exact_ones_without_ties() -> None:

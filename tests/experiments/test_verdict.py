@@ -71,6 +71,22 @@ def test_interval_over_random_splits_is_nadeau_and_bengios() -> None:
     assert plain.p == pytest.approx(oracle.pvalue)
 
 
+@pytest.mark.parametrize("unit", [1e-15, 1e-9, 1e8])
+def test_the_conclusion_does_not_depend_on_the_unit_of_the_target(unit: float) -> None:
+    ours, theirs, lower = [0.4, 0.43, 0.41], [0.6, 0.62, 0.63], {"metric": "rmse", "lower_is_better": True}
+    for fixed in (False, True):  # several splits, or several seeds on one
+        scores = [
+            {(0 if fixed else one, one): unit * value for one, value in enumerate(values)} for values in (ours, theirs)
+        ]
+        found, tested = paired_difference(*scores, **lower), (stats.ttest_ind if fixed else stats.ttest_rel)
+        expected = tested(ours, theirs, **({"equal_var": False} if fixed else {}))
+        assert (found.p, found.conclusion) == (pytest.approx(expected.pvalue), "clearly better")
+        assert found.interval == pytest.approx([unit * end for end in expected.confidence_interval()])
+    # Seeds that all give the same result are no more than one, also if the variance of the floats is not zero.
+    constant = [{(0, seed): unit * value for seed in range(5)} for value in (0.081448869, 0.26446987)]
+    assert paired_difference(*constant, **lower).conclusion == "too few runs to tell"
+
+
 def test_seeds_of_a_split_are_averaged_before_the_splits_are_compared() -> None:
     ours = {(split, seed): 0.7 + 0.02 * split + 0.05 * seed for split in range(3) for seed in range(4)}
     theirs = {one: 0.6 + 0.01 * one[0] ** 2 for one in ours}
@@ -284,8 +300,9 @@ def test_models_that_are_not_shown_to_be_better_than_the_trivial_one_are_not_rec
     assert len(found.sentences) <= 5
     # The best model on the validation nodes is lucky; another one is good.
     lucky = verdict(runs("goat", far, near), runs("mlp", trivial, far), constant)
-    assert lucky.sentences[0] == "GOAT is not shown to predict 'label' better than the majority class."
+    assert lucky.sentences[0] == "GOAT is not shown to predict 'label' better than the majority class, but MLP is."
     assert "No model" not in str(lucky)
+    assert (lucky.best, lucky.recommended, lucky.sentences[-1]) == ("goat", "mlp", "Recommended: MLP.")
     good = verdict(runs("goat", far, far), constant)
     assert "shown to predict" not in str(good)
     # If no model is better on the validation nodes either, a single run is enough to say so.

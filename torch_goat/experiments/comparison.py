@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from torch_goat import settings
-from torch_goat.experiments.intervals import mean_interval, varies
+from torch_goat.experiments.intervals import exact_decimals, mean_interval, varies
 from torch_goat.experiments.training.metrics import LOWER_IS_BETTER, decisive
 from torch_goat.experiments.training.options import Experiment, of_result, without_repetition
 from torch_goat.experiments.training.result import Result
@@ -292,7 +292,8 @@ def summarize(values: Sequence[float]) -> Summary:
     """Mean and sample standard deviation of at least one value."""
     if not values:
         raise ValueError("cannot summarize an empty sequence; pass at least one value.")
-    return Summary(float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else None, len(values))
+    shifted = np.subtract(values, values[0])  # equal values have a deviation of exactly 0
+    return Summary(float(np.mean(values)), float(shifted.std(ddof=1)) if len(values) > 1 else None, len(values))
 
 
 def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | None:
@@ -308,7 +309,8 @@ def paired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | No
 
     if len(ours) != len(theirs):
         raise ValueError(f"a paired test needs as many values of both models, got {len(ours)} and {len(theirs)}.")
-    differences = np.round(np.subtract(ours, theirs, dtype=float), 12)  # rounding errors must not break ties
+    exact = exact_decimals([*ours, *theirs])  # rounding errors must not break ties
+    differences = np.subtract(ours, theirs, dtype=float).round(exact)
     if len(differences) < 2 or not np.isfinite(differences).all():
         return None
     differences = differences[differences != 0]
@@ -327,7 +329,7 @@ def unpaired_p_value(ours: Sequence[float], theirs: Sequence[float]) -> float | 
     included. It applies only to the split that the runs share, not to other splits. ``None`` for fewer than two runs of
     either model or values that are not finite.
     """
-    values = np.round([*ours, *theirs], 12)  # rounding errors must not break ties
+    values = np.round([*ours, *theirs], exact_decimals([*ours, *theirs]))  # rounding errors must not break ties
     if min(len(ours), len(theirs)) < 2 or not np.isfinite(values).all():
         return None
     ranks, ways = _rank_sums(values)

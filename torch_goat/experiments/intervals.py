@@ -39,7 +39,16 @@ def mean_interval(
 
 def varies(scores: Sequence[float]) -> bool:
     """Whether several runs have different scores."""
-    return len(np.unique(np.round(scores, 12))) > 1
+    return len(np.unique(np.round(scores, exact_decimals(scores)))) > 1
+
+
+def exact_decimals(scores: Sequence[float] | np.ndarray) -> int:
+    """The decimals of scores and their differences that are no rounding errors: 12 digits of the largest score.
+
+    Errors of a numeric target can have any magnitude, that of its unit.
+    """
+    largest = float(np.abs(scores).max(initial=0.0))
+    return 12 - math.ceil(math.log10(largest)) if 0 < largest < math.inf else 12
 
 
 def wilson_interval(successes: float, count: int) -> tuple[float, float]:

@@ -23,6 +23,7 @@ from torch_goat.data.datasets import DATASETS
 from torch_goat.data.tables import Schema, Tables, digest_tables, load_tables
 from torch_goat.experiments import models
 from torch_goat.experiments.training.decisions import Decision
+from torch_goat.experiments.training.metrics import digits
 from torch_goat.experiments.training.options import Experiment, difference
 from torch_goat.experiments.training.result import Result
 from torch_goat.files import digest_of, is_locked, open_regular, replace_file
@@ -94,6 +95,11 @@ class NamedGraph(NamedTuple):
         In 64 bits, as the mean can be large next to the standard deviation.
         """
         return values if self.classes else values.double() * self.target_scale + self.target_mean
+
+    @property
+    def digits(self) -> int:
+        """The significant digits of predicted numbers and targets to show."""
+        return digits(self.target_mean, self.target_scale)
 
     def node(self, name: str) -> int:
         """Returns the index of a node."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 
+from torch_goat.experiments.intervals import exact_decimals
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.training import metrics
 
@@ -93,8 +94,9 @@ def paired_difference(
     if over == "splits":
         of = np.array([split for split, _ in common])
         a, b = (np.array([values[of == split].mean() for split in splits]) for values in (a, b))
-    pairs = len(a)
-    mean = float(np.mean(np.round(a - b, 12))) if pairs else math.nan
+    pairs, exact = len(a), exact_decimals([*a, *b])
+    differences, none = (a - b).round(exact), 10.0 ** (4 - 2 * exact)  # a variance that is a rounding error
+    mean = float(differences.mean()) if pairs else math.nan
     unknown = Difference(
         first, second, metric, mean, math.nan, (math.nan, math.nan), None, pairs, over, "too few runs to tell", None
     )
@@ -102,15 +104,15 @@ def paired_difference(
         return unknown
     # The variance of the difference is that of one pair times (1/n + ratio).
     if over == "splits":
-        variance, freedom = float(np.var(np.round(a - b, 12), ddof=1)), pairs - 1.0
-        if variance < 1e-20 and mean and metric == "accuracy" and test_nodes:
+        variance, freedom = float(differences.var(ddof=1)), pairs - 1.0
+        if variance < none and mean and metric == "accuracy" and test_nodes:
             # The same on all splits: at least the variance from the choice of the test nodes that it concerns.
             variance = (abs(mean) - mean**2) / test_nodes
     else:
-        parts, ratio = np.var(np.round([a, b], 12), axis=1, ddof=1), 0.0
+        parts, ratio = np.var(np.round([a, b], exact), axis=1, ddof=1), 0.0
         variance = float(parts.sum())
         freedom = (pairs - 1) * variance**2 / float(np.square(parts).sum()) if variance else pairs - 1.0
-    if variance < 1e-20 and mean:
+    if variance < none and mean:
         return unknown  # several runs with the same outcome are no more than one
     n = np.arange(pairs, max(MOST, pairs) + 1)
     quantiles = special.stdtrit(freedom * (n - 1) / (pairs - 1), 0.975)
@@ -154,7 +156,7 @@ class Verdict:
     pairs: int
     over: Literal["splits", "seeds"]  # what varies between the pairs: with one split, the interval is about seeds only
     conclusion: Conclusion
-    recommended: str  # the best, or the cheapest model that is as good
+    recommended: str  # the best, or the cheapest model that is as good; the best if none is shown to be useful
     graph_helps: bool | None  # None if neither is shown, or no model without edges (or none with them) was compared
     sentences: tuple[str, ...]  # all of this, for the user: first the answer, last the advice
 
@@ -178,9 +180,10 @@ def judge(groups: Sequence["RunGroup[Any]"], compare: Compare) -> Verdict | None
     sentences = [f"{_conclude(versus, name, other)}; {lead}", _measured(versus, name, other), _settle(versus)]
     margin = margin_of(groups)
     helps, text = _graph(groups, compare, margin)
-    recommended, advice = _recommend(groups, compare, margin)
-    none, useless = _trivial(groups, compare)
-    if none:
+    useful, useless = _useful(groups, compare)
+    if useful:
+        recommended, advice = _recommend(useful, compare, margin)
+    else:
         helps, text, recommended = None, "", best
         wanted = "more nodes with a known target, or other columns,"
         if versus.conclusion == "too few runs to tell":
@@ -295,30 +298,31 @@ def _graph(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -
     )
 
 
-def _trivial(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[bool, str]:
-    """Whether no model is shown to be better than the trivial one, and a sentence if the best is not."""
+def _useful(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[Sequence["RunGroup[Any]"], str]:
+    """The models to recommend from: all, or those shown to be better than the trivial one if the best is not, with a
+    sentence that says so."""
     best, trivial = groups[0], next((one for one in groups if _model(one) == "constant"), None)
     if trivial is None:
-        return False, ""
+        return groups, ""
     found = {one.label: compare(one, trivial, False) for one in groups if one is not trivial}
-    none = all(one.conclusion != "clearly better" for one in found.values())
+    better = [one for one in groups if one is not trivial and found[one.label].conclusion == "clearly better"]
     versus = found.get(best.label)
-    if versus is None:
-        useful = not none
-    elif versus.conclusion == "too few runs to tell":
-        useful = not (versus.difference > 0 if versus.metric in metrics.LOWER_IS_BETTER else versus.difference < 0)
-    else:
-        useful = versus.conclusion == "clearly better"
-    if useful:
-        return False, ""
+    if versus is not None and versus.conclusion == "too few runs to tell":
+        worse = versus.difference > 0 if versus.metric in metrics.LOWER_IS_BETTER else versus.difference < 0
+        if not worse:
+            return groups, ""
+    if best in better or (best is trivial and better):
+        return groups, ""
     tables = best.runs[0].experiment.tables
     what = "" if tables is None else f" {tables.target!r}"
-    which = "No model is shown" if none else f"{best.name} is not shown"
-    return none, f"{which} to predict{what} better than the {trivial.name}."
+    text = f"to predict{what} better than the {trivial.name}"
+    if not better:
+        return better, f"No model is shown {text}."
+    return better, f"{best.name} is not shown {text}, but {better[0].name} is."
 
 
 def _recommend(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -> tuple["RunGroup[Any]", str]:
-    """The best model or the cheapest that is as good, and a sentence that also names a cheaper one that may be."""
+    """The first model or the cheapest that is as good, and a sentence that also names a cheaper one that may be."""
     best = groups[0]
     cheaper = [one for one in groups[1:] if CHEAPER * one.seconds < best.seconds and _model(one) != "constant"]
     cheaper.sort(key=lambda one: one.seconds)
@@ -330,7 +334,7 @@ def _recommend(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: floa
         if _is_close(one, best, compare):
             why, found = "", f", and no clear difference from {best.name} was found"
             if compare(best, one, False).conclusion == "clearly worse":
-                why, found = ", the best on the validation nodes", " and clearly better on the test nodes"
+                why, found = ", which is ahead on the validation nodes", " and clearly better on the test nodes"
             return best, f"Recommended: {best.name}{why}; {one.name} is cheaper ({_times(one, best)}){found}."
     return best, f"Recommended: {best.name}."
 

@@ -1,12 +1,15 @@
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from tests.app.conftest import Goat
+from tests.data.tables.files import write
 from tests.small_runs import small
 from torch_goat.app.cli.explain import _blocks
 from torch_goat.app.explain import explain
@@ -38,6 +41,27 @@ def test_without_self_loops_and_other_seeds(goat: Goat, runs: Path) -> None:
         ended = goat("explain", str(runs / "number"), "--node", str(int(node)))
         assert said in ended.out
         assert "no run with another seed" in ended.out
+
+
+def test_numbers_that_vary_little_next_to_their_mean_are_told_apart(goat: Goat, tmp_path: Path) -> None:
+    numbers = [1e7 + 3 * (number % 7) + 0.5 for number in range(40)]
+    rows = [f"n{number},{number % 5},{value}" for number, value in enumerate(numbers)]
+    edges = [f"n{number},n{(number + 1) % 40}" for number in range(40)]
+    write(tmp_path, "\n".join(["id,x,label", *rows]), "\n".join(["source,target", *edges]))
+    read = ["nodes.csv", "edges.csv", "--target", "label"]
+    ended = goat("train", *read, "--model", "gcn", "--set", "epochs=5", "--device", "cpu", "--out", "run")
+    graph = Run("run").graph()
+    known = np.array(numbers)[graph.data.train_mask.numpy()]
+    mean, deviation = map(float, re.search(r"a number \(mean (\S+), standard deviation (\S+)\)", ended.out).groups())
+    assert (mean, deviation) == pytest.approx((known.mean(), known.std()), abs=0.001 * known.std(), rel=0)
+    found = explain(Run("run"), "n3")
+    said = goat("explain", "run", "--node", "n3").out
+    predicted, truth = map(float, re.search(r"predicted (\S+); the true value is (\S+)\. ", said).groups())
+    exact = [found.prediction.value, numbers[3], *(one.without for one in found.effects)]
+    without = [
+        float(re.search(rf"(?m)^ *{found.graph.ids[one.neighbor]} .* (\S+) *$", said)[1]) for one in found.effects
+    ]
+    assert [predicted, truth, *without] == pytest.approx(exact, abs=0.001 * known.std(), rel=0)
 
 
 def test_files_are_written_once(goat: Goat, runs: Path) -> None:

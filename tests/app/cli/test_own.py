@@ -196,7 +196,7 @@ def test_the_commands_use_the_run_of_the_recommended_model(
         return groups[-1], f"Recommended: {groups[-1].name}."
 
     monkeypatch.setattr(verdict, "_recommend", recommend)
-    monkeypatch.setattr(verdict, "_trivial", lambda *more: (False, ""))
+    monkeypatch.setattr(verdict, "_useful", lambda groups, compare: (groups, ""))
     ended = goat("train", *tables, "--set", "epochs=1", "--device", "cpu", "--repeats", "2", "--out", "all")
     name, folder = re.search(r"The best run of (.+) is in all/(\S+)", ended.out).groups()
     assert f"Recommended: {name}." in ended.out

@@ -68,6 +68,15 @@ def test_an_error_that_grows_is_a_positive_importance_in_units_of_the_target() -
         assert one.drop == pytest.approx(100 * 2 * weight**2, rel=0.25)
 
 
+def test_a_column_that_is_not_read_has_no_importance_in_any_unit() -> None:
+    named = graph()
+    named.data.y = named.data.y.double()
+    for scale in (1e-6, 3.0, 1e6):
+        number = named._replace(classes=(), target_mean=5.0, target_scale=scale)
+        found = importance(lambda data: data.x[:, :1], number, features(named.data, None), "rmse", torch.arange(400))
+        assert [(one.drop, one.interval) for one in found if one.feature.name != "feature 0"] == [(0, (0, 0))] * 2
+
+
 def test_the_channels_of_a_column_are_permuted_together() -> None:
     nodes = (Column("craft", "category", categories=("a", "b"), missing=True), Column("land", "number"))
     schema = Schema(

@@ -6,13 +6,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import torch
 from sklearn.metrics import f1_score
+from torch_geometric.data import Data
 
 from tests.app.conftest import Goat
 from tests.small_runs import MODELS, run
 from torch_goat.app.report import compose, report
+from torch_goat.app.report.text import split_table
 from torch_goat.data.tables import Tables, load_tables
-from torch_goat.experiments import Experiment, Run, RunError, TrainingOptions, compare_runs, train
+from torch_goat.experiments import Experiment, NamedGraph, Run, RunError, TrainingOptions, compare_runs, train
 from torch_goat.experiments.own_graph import table_experiment
 from torch_goat.settings import SettingsError
 
@@ -43,6 +46,15 @@ def folder(runs: Path) -> Path:
 @pytest.fixture(scope="module")
 def pages(folder: Path) -> dict[str, str]:
     return {name: report(folder / name) for name in ("", "goat/0", "gcn")}
+
+
+def test_targets_that_vary_little_next_to_their_mean_have_different_ends() -> None:
+    y = torch.tensor([-1.0, 0.0, 2.0])
+    data = Data(x=torch.zeros(3, 1), y=y, train_mask=y < 3, val_mask=y > 3, test_mask=y > 3)
+    graph = NamedGraph(data, ("a", "b", "c"), (), target_mean=1e9, target_scale=3.0)
+    cells = split_table(graph, Experiment("mine")).rows[0]
+    low, high, mean = map(float, re.findall(r"[\d.]+", cells[-1]))
+    assert (low, high, mean) == pytest.approx((1e9 - 3, 1e9 + 6, 1e9 + 1), abs=0.01, rel=0)
 
 
 def test_numbers_are_those_of_the_result(folder: Path, pages: dict[str, str]) -> None:

@@ -88,6 +88,18 @@ def test_nodes_are_described() -> None:
     assert read.arrays["effect.value"].tolist() == [1.0, 0.5, -0.25]
 
 
+def test_numbers_that_vary_little_next_to_their_mean_are_told_apart() -> None:
+    named, out, ordering = case()
+    standard = out[:, :1].double()
+    named.data.y = standard[:, 0]
+    for mean in (0.0, 1e6, 1e12):
+        number = named._replace(classes=(), target_mean=mean, target_scale=3.0)
+        read = Unpacked(viewer.viewer_data(number, out, [ordering], {}))
+        for values in (read.arrays["truth"], read.arrays["predicted"]):
+            shown = [float(f"{value:.{read.about['digits']}g}") for value in values.astype(float)]
+            np.testing.assert_allclose(shown, mean + 3 * standard[:, 0], atol=0.005 * 3, rtol=0)
+
+
 def test_values_are_those_of_the_tables() -> None:
     """The encoding of each kind of column is undone; missing values and unknown categories are NaN."""
     named, out, ordering = case(nodes=4)

@@ -144,6 +144,15 @@ def test_free_text_is_refused_with_what_to_do(tmp_path: Path) -> None:
         assert "--category" not in refused(tmp_path, many, "source,target\nn0,n1\n", categories=categories)
 
 
+def test_numbers_with_too_many_values_to_be_categories_can_be_read_as_numbers(tmp_path: Path) -> None:
+    nodes = "\n".join(["id,size,label", *[f"n{number},{number}.5,{number % 2}" for number in range(101)]])
+    message = refused(tmp_path, nodes, "source,target\nn0,n1\n", categories=("size",))
+    assert message.endswith("drop the column (--drop size), or leave out --category size to read numbers.")
+    load_tables(write(tmp_path, nodes, "source,target\nn0,n1\n"))
+    codes = nodes.replace(",1.5,", ",01.5,")
+    assert "--category" not in refused(tmp_path, codes, "source,target\nn0,n1\n", categories=("size",))
+
+
 def test_a_zip_bomb_is_refused_unopened(tmp_path: Path) -> None:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -42,6 +42,26 @@ def test_statistics_are_those_of_the_training_part(tmp_path: Path) -> None:
     assert data.train_mask.tolist() == [part == "train" for part in parts]
 
 
+def test_columns_of_neighbours_that_never_have_a_target_are_encoded(tmp_path: Path) -> None:
+    """As those of products, if customers have the targets."""
+    customers = [f"c{number},{20 + number},,,{'no' if number % 2 else 'yes'}" for number in range(10)]
+    products = ["p0,,30000,tea,", "p1,,10000,tea,", "p2,,50000,nuts,"]
+    edges = "\n".join(["source,target", *(f"c{number},p{number % 3}" for number in range(10))])
+    graph = load_tables(write(tmp_path, "\n".join(["id,age,price,kind,label", *customers, *products]), edges))
+    prices = np.array([30000, 10000, 50000])
+    assert graph.schema.nodes[1:] == (
+        Column("price", "number", prices.mean(), prices.std(), missing=True),
+        Column("kind", "category", categories=("nuts", "tea"), missing=True),
+    )
+    standard = (prices - prices.mean()) / prices.std()
+    expected = [
+        [value, 0, kind == "nuts", kind == "tea", 0]
+        for value, kind in zip(standard, ["tea", "tea", "nuts"], strict=True)
+    ]
+    torch.testing.assert_close(graph.data.x[10:, -5:], torch.tensor(expected, dtype=torch.float32))
+    assert graph.data.x[:10, -5:].tolist() == [[0, 1, 0, 0, 1]] * 10
+
+
 def test_a_schema_survives_its_file_and_gives_new_tables_the_same_input(tmp_path: Path) -> None:
     graph = load_tables(write(tmp_path))
     schema = Schema.from_json(graph.schema.to_json(), "schema.json")

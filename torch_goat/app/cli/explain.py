@@ -65,8 +65,9 @@ def _show(found: "Explanation") -> None:
         what = "probability without" if found.graph.classes else "prediction without"
         say(f"Contribution of each neighbour ({found.unit}), measured by leaving it out:")
         kind = ".4f" if found.graph.classes else ".4g"
+        rest = ".4f" if found.graph.classes else f".{found.graph.digits}g"
         rows = [
-            [ids[one.neighbor], f"{one.contribution:+{kind}}", f"{one.without:{kind}}"] for one in found.effects[:ROWS]
+            [ids[one.neighbor], f"{one.contribution:+{kind}}", f"{one.without:{rest}}"] for one in found.effects[:ROWS]
         ]
         console().print(Aligned(["neighbour", "contribution", what], rows))
         _more(len(found.effects))

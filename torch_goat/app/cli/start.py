@@ -16,7 +16,7 @@ from torch_goat.data.tables import Column, Tables, Task, find_tables, load_table
 from torch_goat.data.tables.options import SPLITS, conflict
 from torch_goat.experiments import Experiment, ModelOptions, TrainingOptions
 from torch_goat.experiments.search import starting_point
-from torch_goat.experiments.training.metrics import OF_TASK
+from torch_goat.experiments.training.metrics import OF_TASK, digits
 from torch_goat.lazy import lazy_module
 from torch_goat.settings import SettingsError
 
@@ -208,7 +208,7 @@ def read_graph(tables: Tables, index: int) -> "TableGraph":
         say(f"Target: {schema.target!r}, {len(schema.classes)} classes (training nodes: {shown}){positive}.")
     else:
         mean, scale = schema.target_mean, schema.target_scale
-        say(f"Target: {schema.target!r}, a number (mean {mean:.4g}, standard deviation {scale:.4g}).")
+        say(f"Target: {schema.target!r}, a number ({_moments(mean, scale)}).")
     train, val, test = (int(data[f"{part}_mask"].sum()) for part in ("train", "val", "test"))
     say(f"Split: {graph.split}, {train} training, {val} validation and {test} test nodes.")
     if schema.order_by:
@@ -216,6 +216,10 @@ def read_graph(tables: Tables, index: int) -> "TableGraph":
     for note in graph.notes:
         say(note if note.startswith("Warning: ") else f"Note: {note}")
     return graph
+
+
+def _moments(mean: float, deviation: float) -> str:
+    return f"mean {mean:.{digits(mean, deviation)}g}, standard deviation {deviation:.4g}"
 
 
 def _describe(column: Column) -> list[str]:
@@ -230,5 +234,5 @@ def _describe(column: Column) -> list[str]:
     elif column.kind == "time":
         text = f"hours, standardised (mean {column.mean:.4g}, standard deviation {column.scale:.4g} hours)"
     else:
-        text = f"standardised (mean {column.mean:.4g}, standard deviation {column.scale:.4g})"
+        text = f"standardised ({_moments(column.mean, column.scale)})"
     return [column.kind, text + (", with an indicator of missing values" if column.missing else "")]

@@ -72,8 +72,10 @@ class Explanation:
     def __repr__(self) -> str:
         said = self.to_dict()
         shown = {key: said[key] for key in ("node", "prediction", "probability", "truth") if said[key] is not None}
+        digits = 4 if self.graph.classes else self.graph.digits  # of the probability, or of the number
         parts = [
-            f"{key}={value:.4g}" if isinstance(value, float) else f"{key}={value!r}" for key, value in shown.items()
+            f"{key}={value:.{digits}g}" if isinstance(value, float) else f"{key}={value!r}"
+            for key, value in shown.items()
         ]
         return f"Explanation({', '.join(parts)}, neighbors={len(self.effects)})"
 
@@ -88,7 +90,7 @@ class Explanation:
         """The name of a class or a formatted number; empty if unknown."""
         if self.graph.classes:
             return self.graph.classes[int(value)] if value >= 0 else ""
-        return f"{value:.4g}" if math.isfinite(value) else ""
+        return f"{value:.{self.graph.digits}g}" if math.isfinite(value) else ""
 
     def to_dict(self) -> dict[str, Any]:
         """The explanation with names, for JSON; unknown values are ``None``."""

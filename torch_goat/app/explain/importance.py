@@ -95,7 +95,7 @@ def importance(
         return float(getattr(metrics, metric)(part.reshape(-1, out.size(-1)), target))
 
     whole = torch.arange(len(nodes))
-    before = predict(data)[nodes].unsqueeze(0)
+    before = predict(data)[nodes].expand(repeats, -1, -1)  # with the rounding errors of as many permutations
     base = [score(before, place) for place in (whole, *drawn)]
     found = []
     for column in columns:

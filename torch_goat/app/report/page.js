@@ -23,7 +23,7 @@
     const bytes = Uint8Array.from(atob(from.packed), (letter) => letter.charCodeAt(0));
     const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
     const buffer = await new Response(stream).arrayBuffer();
-    const kinds = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array, float32: Float32Array };
+    const kinds = { uint8: Uint8Array, uint16: Uint16Array, uint32: Uint32Array, int32: Int32Array, float32: Float32Array, float64: Float64Array };
     const found = {};
     for (const [name, [kind, start, length]] of Object.entries(from.arrays)) {
       found[name] = new kinds[kind](buffer, start, length);
@@ -78,7 +78,7 @@
   const nameOf = (node) => (names ? names[node] : String(node));
   const classOf = (value) => (about.classification ? (value < 0 ? "unknown" : classes[value]) : number(value));
   function number(value) {
-    return Number.isFinite(value) ? Number(value.toPrecision(4)).toLocaleString("en", { maximumSignificantDigits: 4 }) : "unknown";
+    return Number.isFinite(value) ? value.toLocaleString("en", { maximumSignificantDigits: about.digits }) : "unknown";
   }
 
   function make(tag, content, name) {

@@ -128,8 +128,9 @@ def _range(y: torch.Tensor, graph: NamedGraph) -> str:
         return "–"
     if not graph.classes:
         low, high, mean = float(y.min()), float(y.max()), float(y.double().mean())
-        digits = 6 - math.ceil(math.log10(max(abs(low), abs(high), 1e-30)))  # those of 32 bits
-        return f"{round(low, digits):.3g} to {round(high, digits):.3g}, mean {mean:.3g}"
+        farthest = max(abs(low - graph.target_mean), abs(high - graph.target_mean), 1e-30)
+        exact, digits = 6 - math.ceil(math.log10(farthest)), graph.digits  # standardised targets have 32 bits
+        return f"{round(low, exact):.{digits}g} to {round(high, exact):.{digits}g}, mean {mean:.{digits}g}"
     most = int(y.mode().values)
     return f"{graph.classes[most]} ({100 * float((y == most).double().mean()):.0f})"
 

@@ -115,6 +115,7 @@ def _pack(
         "heads": [ordering.heads for ordering in orderings],
         "unit": "log-odds" if graph.classes else f"units of {graph.target or 'the target'}",
         "classification": bool(graph.classes),
+        "digits": graph.digits,
         "included": int(included.sum()),
         "scale": SCALE,
     }
@@ -127,7 +128,7 @@ def _add_nodes(arrays: Arrays, graph: NamedGraph, out: torch.Tensor) -> None:
     if any(name != str(number) for number, name in enumerate(graph.ids)):
         arrays.add_text("names", graph.ids)
     arrays.add_text("classes", graph.classes)
-    kind = np.int32 if graph.classes else np.float32
+    kind = np.int32 if graph.classes else np.float32 if graph.digits < 7 else np.float64
     arrays.add("truth", graph.truth.numpy(), kind)
     if graph.classes:
         predicted = graph.decision.classes(out)

@@ -28,17 +28,19 @@ def fit_columns(
 ) -> tuple[Column, ...]:
     """Detects the kind of some columns from all rows, and computes their statistics on the training rows ``[n]``.
 
-    Columns in ``categories`` hold categories even if they look numeric.
+    If no training row has a value, all rows count: the prices of products belong to neighbours if customers have the
+    targets. Columns in ``categories`` hold categories even if they look numeric.
     """
     columns, texts, problems = [], [], Problems()
     for name in names:
         values = source.frame[name]
         if not values.notna().any():
             continue
+        rows = train if values[train].notna().any() else np.ones_like(train)
         with problems:
             kind = _kind(source, name, categories)
             if kind != "category":  # a few other cells are errors
-                columns.append(_fit_number(name, kind, parsed(source, values, kind)[train]))
+                columns.append(_fit_number(name, kind, parsed(source, values, kind)[rows]))
                 continue
             distinct = values.nunique()
             many = distinct > _FEW and 2 * distinct > values.count()
@@ -46,7 +48,7 @@ def fit_columns(
                 texts.append(name)
                 continue
             check_blanks(source, values)
-            seen = values[train]
+            seen = values[rows]
             columns.append(Column(name, "category", categories=distinct_texts(seen), missing=bool(seen.isna().any())))
     if texts:
         values = source.frame[texts[0]]
@@ -57,6 +59,8 @@ def fit_columns(
             advice = f"drop the column ({drop}), {keep} or replace it by numbers."
         if is_numeric(values, MOSTLY):
             advice = f"drop the column ({drop}), or store it as numbers, which texts and leading zeros are not."
+            if texts[0] not in source.texts and not has_leading_zeros(values):
+                advice = f"drop the column ({drop}), or leave out --category {shlex.quote(texts[0])} to read numbers."
         elif texts[0] in source.texts and (moment := _moment(values)):
             advice = f"drop the column ({drop}), or store it as {moment}s instead of texts."
         problems.found.append(
@@ -272,8 +276,6 @@ _SPELLINGS: Final[dict[str, Callable[..., str]]] = {
 def _fit_number(name: str, kind: Literal["number", "date", "time"], values: np.ndarray) -> Column:
     missing = bool(np.isnan(values).any())
     known = values[~np.isnan(values)]
-    if not len(known):
-        return Column(name, kind, missing=missing)
     mean, scale = float(known.mean()), float(known.std())
     if kind == "number" and np.isin(known, (0, 1)).all():
         return Column(name, "flag", mean=mean, missing=missing)

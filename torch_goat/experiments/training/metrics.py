@@ -57,6 +57,11 @@ def show(name: str, value: float) -> str:
     return f"{value:.4g}" if name in LOWER_IS_BETTER else f"{value:.4f}"
 
 
+def digits(mean: float, deviation: float) -> int:
+    """The significant digits with which numbers show four digits of their standard deviation."""
+    return min(15, 4 + max(0, math.floor(math.log10(max(1.0, abs(mean) / deviation)))))
+
+
 def duration(seconds: float) -> str:
     """A readable time: ``"40 s"``, ``"12 min"``, ``"3.5 h"``."""
     if seconds < 10:
