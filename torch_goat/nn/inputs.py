@@ -73,6 +73,11 @@ def node_states(
                 f"{num_targets} targets cannot be the first rows of {x_src.size(0)} sources; for "
                 f"different node sets build the layer with a pair of in_channels."
             )
+        if x_dst is not None and x_dst.size(1) != x_src.size(1):
+            raise ValueError(
+                f"sources have {x_src.size(1)} channels and targets {x_dst.size(1)}; for different node sets build the "
+                f"layer with a pair of in_channels."
+            )
         if x_dst is None:
             x_dst = x_src if num_targets == x_src.size(0) else x_src[:num_targets]
     return x_src, x_dst, num_targets
