@@ -140,6 +140,28 @@ def test_inference_refuses_a_loader_that_leaves_nodes_out() -> None:
         model.train().inference(loader)
 
 
+def test_inference_names_what_the_batches_lack() -> None:
+    loader = neighbor_loader(Data(torch.randn(N, 5), small_graph()), [-1])
+    with pytest.raises(ValueError, match="inference reads 'edge_attr' of every batch, but"):
+        GOAT(5, 8, 2, edge_dim=2).eval().inference(loader)
+    with pytest.raises(ValueError, match="inference reads 'time' of every batch, but"):
+        GOAT(5, 8, 2).eval().inference(loader, order_by="time")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_layers": 0}, "num_layers must be a whole number of at least 1, got 0"),
+        ({"num_layers": 1.5}, r"num_layers must be a whole number of at least 1, got 1\.5"),
+        ({"out_channels": 0}, "out_channels must be a whole number of at least 1 or None, got 0"),
+        ({"jk": "sum"}, "jk must be 'last', 'cat', 'max' or 'lstm', got 'sum'"),
+    ],
+)
+def test_bad_options_are_refused(options, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GOAT(**({"in_channels": 5, "hidden_channels": 8, "num_layers": 2} | options))
+
+
 def test_trimming_leaves_the_seeds_as_they_are() -> None:
     # Two hops around node 0, in the order in which PyG's loaders number them: seeds, first hop, second hop.
     edge_index = torch.tensor([[1, 2, 3, 4], [0, 0, 1, 2]])
