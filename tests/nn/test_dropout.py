@@ -62,6 +62,12 @@ def test_elsewhere_it_is_pytorchs(p: float) -> None:
         assert torch.equal(dropout(x, p, training), expected)
 
 
+def test_draws_on_the_device_of_the_input() -> None:
+    x = features("dense")
+    with torch.device("meta"):
+        assert dropout(x, 0.5, training=True).device == x.device
+
+
 def test_non_finite_elements_stay_non_finite() -> None:
     x = features("words")
     x[3, 4], x[5, 6] = torch.nan, torch.inf
