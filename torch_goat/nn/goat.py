@@ -108,6 +108,9 @@ class GOAT(BasicGNN):
     ) -> Any:
         """Runs the network.
 
+        A network that was converted by PyG's ``to_hetero`` ignores ``edge_weight``, ``orderings``, ``order_by``,
+        ``n_id`` and ``return_orderings``.
+
         Args:
             x: The node features ``[N, in_channels]``.
             edge_index: The edges, in any form that :class:`~torch_goat.nn.GOATConv` takes.
