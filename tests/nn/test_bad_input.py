@@ -116,6 +116,24 @@ def test_a_lazy_layer_refuses_another_dtype_in_the_first_call_too() -> None:
         GOATConv(-1, 4)(torch.ones(3, 5).double(), EDGES)
 
 
+@pytest.mark.parametrize("attention", ["gat", "gatv2"])
+def test_a_lazy_layer_refuses_widths_other_than_those_of_its_first_call(attention: str) -> None:
+    conv = GOATConv(-1, 4, attention=attention, edge_dim=-1)
+    assert (conv.in_channels, conv.edge_dim) == (-1, -1)
+    conv(torch.ones(3, 5), EDGES, torch.ones(2, 3))
+    assert (conv.in_channels, conv.edge_dim) == (5, 3)
+    with pytest.raises(ValueError, match="x has 6 channels, but the layer was built for 5"):
+        conv(torch.ones(3, 6), EDGES, torch.ones(2, 3))
+    with pytest.raises(ValueError, match="edge_attr has 4 channels, but the layer was built for 3"):
+        conv(torch.ones(3, 5), EDGES, torch.ones(2, 4))
+
+
+@pytest.mark.parametrize("attention", ["gat", "gatv2"])
+def test_a_lazy_layer_of_one_set_of_nodes_refuses_two_widths(attention: str) -> None:
+    with pytest.raises(ValueError, match=r"sources have 5 channels and targets 3; .* a pair of in_channels"):
+        GOATConv(-1, 4, attention=attention)((torch.ones(3, 5), torch.ones(3, 3)), EDGES)
+
+
 def test_options_for_one_set_of_nodes_are_refused_for_two() -> None:
     conv = GOATConv((5, 3), 4, add_self_loops=False, max_neighbors=1).eval()
     with pytest.raises(ValueError, match=r"n_id must number the 3 nodes of one set.*in_channels=\(5, 3\)"):

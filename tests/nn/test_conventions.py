@@ -70,6 +70,23 @@ def test_copies_are_equal(options, tmp_path) -> None:
         assert torch.equal(other(x, edge_index, edge_attr), out)
 
 
+@pytest.mark.parametrize("backend", ["reference", *(name for name in AVAILABLE if name != "triton")])
+def test_another_default_device(backend: str) -> None:
+    """As after ``torch.set_default_device``: layers on a CPU run there."""
+    conv = GOATConv(5, 4, heads=2, order_noise=0.2, backend=backend)
+    x, edge_index = torch.randn(N, 5), small_graph()
+
+    def step() -> tuple[torch.Tensor, ...]:
+        torch.manual_seed(2)  # of the drawn order
+        out = conv(x, edge_index.clone())  # whose layout is not known yet
+        return out, *torch.autograd.grad(out.square().sum(), list(conv.parameters()))
+
+    expected = step()
+    with torch.device("meta"):
+        found = step()
+    assert all(torch.equal(*pair) for pair in zip(found, expected, strict=True))
+
+
 def test_reset_draws_new_weights() -> None:
     conv = GOATConv(5, 4, heads=2, residual=True, attention="gatv2", edge_dim=2)
     before = {name: value.clone() for name, value in conv.state_dict().items()}

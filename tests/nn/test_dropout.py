@@ -45,6 +45,13 @@ def test_gradients_are_of_the_elements_that_were_kept(kind: str, dtype: torch.dt
     assert set(grad.unique().tolist()) == {0.0, 2.0}
 
 
+@pytest.mark.parametrize("kind", ["words", "dense"])
+def test_double_precision_is_kept(kind: str) -> None:
+    x = features(kind).double()
+    out = dropout(x, 0.3, training=True)
+    torch.testing.assert_close(out, torch.where(out != 0, x / 0.7, 0.0), rtol=1e-15, atol=0)
+
+
 @pytest.mark.parametrize("p", [0.0, 0.5, 1.0])
 def test_elsewhere_it_is_pytorchs(p: float) -> None:
     large, small = features("words"), torch.randn(30, 20)
@@ -53,6 +60,12 @@ def test_elsewhere_it_is_pytorchs(p: float) -> None:
         expected = F.dropout(x, p, training)
         torch.manual_seed(3)
         assert torch.equal(dropout(x, p, training), expected)
+
+
+def test_draws_on_the_device_of_the_input() -> None:
+    x = features("dense")
+    with torch.device("meta"):
+        assert dropout(x, 0.5, training=True).device == x.device
 
 
 def test_non_finite_elements_stay_non_finite() -> None:

@@ -1,3 +1,4 @@
+import shutil
 from inspect import Parameter, signature
 
 import pytest
@@ -138,6 +139,41 @@ def test_inference_refuses_a_loader_that_leaves_nodes_out() -> None:
         model.inference([])
     with pytest.raises(ValueError, match=r"call model\.eval\(\) first"):
         model.train().inference(loader)
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="PyTorch's compiler needs a C++ compiler")
+def test_compiles_for_training_with_pytorchs_own_backend() -> None:
+    """Two layers that read the same edges: equal calls, which the compiler merges."""
+    x, edge_index, model = torch.randn(N, 5), small_graph(), GOAT(5, 8, num_layers=2, out_channels=3)
+    compiled = torch.compile(model, dynamic=True, fullgraph=True)
+    for nodes in (N, N - 1):
+        inputs = x[:nodes], edge_index[:, (edge_index < nodes).all(dim=0)]
+        outs = [network(*inputs) for network in (compiled, model)]
+        grads = [torch.autograd.grad(out.square().sum(), list(model.parameters())) for out in outs]
+        assert relative_error(*outs) < 1e-5
+        assert all(relative_error(*pair) < 1e-4 for pair in zip(*grads, strict=True))
+
+
+def test_inference_names_what_the_batches_lack() -> None:
+    loader = neighbor_loader(Data(torch.randn(N, 5), small_graph()), [-1])
+    with pytest.raises(ValueError, match="inference reads 'edge_attr' of every batch, but"):
+        GOAT(5, 8, 2, edge_dim=2).eval().inference(loader)
+    with pytest.raises(ValueError, match="inference reads 'time' of every batch, but"):
+        GOAT(5, 8, 2).eval().inference(loader, order_by="time")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_layers": 0}, "num_layers must be a whole number of at least 1, got 0"),
+        ({"num_layers": 1.5}, r"num_layers must be a whole number of at least 1, got 1\.5"),
+        ({"out_channels": 0}, "out_channels must be a whole number of at least 1 or None, got 0"),
+        ({"jk": "sum"}, "jk must be 'last', 'cat', 'max' or 'lstm', got 'sum'"),
+    ],
+)
+def test_bad_options_are_refused(options, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        GOAT(**({"in_channels": 5, "hidden_channels": 8, "num_layers": 2} | options))
 
 
 def test_trimming_leaves_the_seeds_as_they_are() -> None:

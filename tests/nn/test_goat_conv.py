@@ -209,6 +209,15 @@ def test_sparse_states_equal_dense_ones(tied: bool, dtype: torch.dtype, layout: 
         conv(x.to_sparse(layout=layout), small_graph())
 
 
+@pytest.mark.filterwarnings("ignore:Sparse C:UserWarning")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
+def test_the_first_of_sparse_states_are_targets(layout: torch.layout) -> None:
+    conv, x = GOATConv(5, 4, attention="gatv2", residual=True).double(), torch.randn(N, 5).relu().double()
+    edge_index = small_graph() % torch.tensor([[N], [4]])
+    dense, sparse = (conv(states, edge_index, size=(N, 4)) for states in (x, x.to_sparse(layout=layout)))
+    assert same_up_to_rounding(sparse, dense)
+
+
 def test_replayed_order_with_present_coefficients() -> None:
     x, edge_index = torch.randn(N, 5), small_graph()
     first, second = GOATConv(5, 4, heads=2), GOATConv(5, 4, heads=2)

@@ -256,6 +256,8 @@ def test_a_factory_of_the_users(layers: int) -> None:
 def test_bad_factories_are_refused() -> None:
     with pytest.raises(TypeError, match="must return a module, got int"):
         PackedRNN(lambda a, b: 3, 5, 6)
+    with pytest.raises(TypeError, match="rnn must be a factory of modules, got a LSTM; pass a function"):
+        PackedRNN(torch.nn.LSTM(5, 6), 5, 6)
     z, source, weight, ptr = segments(1, 5)
     with pytest.raises(ValueError, match=r"\[3, 4\], expected \[3, 6\]"):
         PackedRNN(lambda a, b: torch.nn.LSTM(a, 4), 5, 6).double()(z, Places.from_ptr(source, ptr), weight)

@@ -4,6 +4,8 @@ from typing import SupportsIndex
 
 def check_fanout(fanout: Sequence[int]) -> tuple[int, ...]:
     """Validates the number of neighbours of each hop."""
+    if isinstance(fanout, int):
+        raise TypeError(f"fanout must be a list of numbers, one for each hop, got {fanout}; pass [{fanout}] for one.")
     values = tuple(fanout)
     if not values:
         raise ValueError("fanout is empty; give the maximum number of neighbours of every layer, or -1 for all.")

@@ -27,4 +27,4 @@ def dropout(x: Tensor, p: float, training: bool) -> Tensor:
 
 def _kept(x: Tensor, p: float) -> Tensor:
     """The factors of elements: 0, or ``1 / (1 - p)``."""
-    return torch.rand(x.shape).ge_(p).mul_(1 / (1 - p)).to(x.dtype)
+    return torch.rand(x.shape, device=x.device).ge_(p).to(x.dtype).mul_(1 / (1 - p))

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from torch_goat.nn.goat_conv import GOATConv
 from torch_goat.nn.inference import run_in_batches
 from torch_goat.nn.ordering import Ordering
-from torch_goat.ops.checks import check_count
+from torch_goat.ops.checks import check_choice, check_count
 from torch_goat.ops.neighborhoods import Neighborhoods
 
 
@@ -55,6 +55,11 @@ class GOAT(BasicGNN):
         jk: str | None = None,
         **kwargs: Any,
     ) -> None:
+        num_layers = check_count("num_layers", num_layers)
+        if out_channels is not None:
+            out_channels = check_count("out_channels", out_channels, otherwise=" or None")
+        if jk is not None:
+            check_choice("jk", jk, "last", "cat", "max", "lstm")
         # With jumping knowledge, BasicGNN ends in a linear layer; "last" adds only that.
         jk = "last" if jk is None and out_channels is not None else jk
         sizes = in_channels, hidden_channels, num_layers, out_channels
@@ -102,6 +107,9 @@ class GOAT(BasicGNN):
         return_orderings: bool = False,
     ) -> Any:
         """Runs the network.
+
+        A network that was converted by PyG's ``to_hetero`` ignores ``edge_weight``, ``orderings``, ``order_by``,
+        ``n_id`` and ``return_orderings``.
 
         Args:
             x: The node features ``[N, in_channels]``.
@@ -203,10 +211,10 @@ class GOAT(BasicGNN):
         for layer, conv in enumerate(self.convs):
 
             def run(batch: Data, conv: GOATConv = conv, states: Tensor = states) -> tuple[Tensor, Tensor]:
-                edge_attr = None if conv.edge_dim is None else batch.edge_attr.to(device)
+                edge_attr = None if conv.edge_dim is None else _read(batch, "edge_attr").to(device)
                 near = states[batch.n_id.to(embedding_device)].to(device)
                 n_id, edge_index = batch.n_id.to(device), batch.edge_index.to(device)
-                keys = None if order_by is None else batch[order_by].to(device)
+                keys = None if order_by is None else _read(batch, order_by).to(device)
                 out = conv((near, near[: batch.batch_size]), edge_index, edge_attr, order_by=keys, n_id=n_id)
                 return batch.n_id[: batch.batch_size], out
 
@@ -229,6 +237,12 @@ def _counted(batches: Iterable[Data], bar: Any) -> Iterator[Data]:
     for batch in batches:
         yield batch
         bar.update()
+
+
+def _read(batch: Data, name: str) -> Tensor:
+    if name not in batch:
+        raise ValueError(f"inference reads {name!r} of every batch, but got {batch!r}; add it to the graph.")
+    return batch[name]
 
 
 def _only(names: Sequence[str | None], batch: Data) -> Data:

@@ -172,9 +172,8 @@ class GOATConv(MessagePassing):
             check_number("fill_value", fill_value)
         if callable(rnn) and rnn_init is not None:
             raise ValueError(f"rnn_init={rnn_init!r} is for built-in RNNs; a factory draws its own weights.")
-        source_channels, target_channels = self._widths = inputs.both(in_channels)
+        source_channels, target_channels = inputs.both(in_channels)
         self._bipartite = isinstance(in_channels, tuple | list)
-        self.in_channels = self._widths if self._bipartite else source_channels
         self.out_channels, self.heads = out_channels, heads
         self.concat, self.head_pooling = head_pooling == "cat", head_pooling
         self.negative_slope = check_number("negative_slope", negative_slope)
@@ -183,7 +182,7 @@ class GOATConv(MessagePassing):
         self.order_noise = order_noise
         self.add_self_loops = add_self_loops and not self._bipartite  # nodes of different sets are never the same
         self.max_neighbors, self.neighbor_selection = max_neighbors, neighbor_selection
-        self.edge_dim, self.fill_value = edge_dim, fill_value
+        self._edge_dim, self.fill_value = edge_dim, fill_value
         self.residual, self.mean_residual, self.scaling = residual, mean_residual, scaling
 
         self.lin_src = _linear(source_channels, heads * out_channels)
@@ -201,6 +200,22 @@ class GOATConv(MessagePassing):
         self.res = _linear(target_channels, width) if residual else None
         self.bias = Parameter(torch.empty(width)) if bias else None
         self.reset_parameters()
+
+    @property
+    def in_channels(self) -> int | tuple[int, int]:
+        """The size of each input, -1 before the first call of a layer that infers it."""
+        return self._widths if self._bipartite else self._widths[0]
+
+    @property
+    def _widths(self) -> tuple[int, int]:
+        """The sizes of the inputs of sources and targets."""
+        return self.lin_src.in_channels, (self.lin_dst or self.lin_src).in_channels
+
+    @property
+    def edge_dim(self) -> int | None:
+        """The number of edge features, -1 before the first call of a layer that infers it."""
+        lin_edge = getattr(self.attention, "lin_edge", None)
+        return self._edge_dim if lin_edge is None else lin_edge.in_channels
 
     @property
     def order_noise(self) -> float:

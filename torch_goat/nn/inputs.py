@@ -73,9 +73,18 @@ def node_states(
                 f"{num_targets} targets cannot be the first rows of {x_src.size(0)} sources; for "
                 f"different node sets build the layer with a pair of in_channels."
             )
+        if x_dst is not None and x_dst.size(1) != x_src.size(1):
+            raise ValueError(
+                f"sources have {x_src.size(1)} channels and targets {x_dst.size(1)}; for different node sets build the "
+                f"layer with a pair of in_channels."
+            )
         if x_dst is None:
-            x_dst = x_src if num_targets == x_src.size(0) else x_src[:num_targets]
+            x_dst = x_src if num_targets == x_src.size(0) else _first_rows(x_src, num_targets)
     return x_src, x_dst, num_targets
+
+
+def _first_rows(x: Tensor, number: int) -> Tensor:
+    return x[:number] if x.layout == torch.strided else x.to_sparse_coo().narrow_copy(0, 0, number)
 
 
 def _pair(x: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:

@@ -27,6 +27,11 @@ class PackedRNN(Module):
         super().__init__()
         self.in_channels, self.out_channels, self.heads = in_channels, out_channels, heads
         self.models = ModuleList()
+        if isinstance(factory, Module):
+            raise TypeError(
+                f"rnn must be a factory of modules, got a {type(factory).__name__}; pass a function that "
+                "builds one for each head."
+            )
         for _ in range(heads):
             model = factory(in_channels, out_channels)
             if not isinstance(model, Module):

@@ -45,9 +45,8 @@ def _run(layer: GOATConv | RNNAggregation, like: Tensor) -> Tensor:
 
     if isinstance(layer, RNNAggregation):
         return layer(randn(edge_index.size(1), layer.in_channels), edge_index[1], dim_size=_NODES)
-    # The weights also have sizes that were inferred.
-    x = [randn(_NODES, lin.weight.size(1)) for lin in (layer.lin_src, layer.lin_dst) if lin is not None]
-    lin_edge, edge_dim = getattr(layer.attention, "lin_edge", None), layer.edge_dim
-    edge_dim = edge_dim if lin_edge is None else lin_edge.weight.size(1)
-    edge_attr = None if edge_dim is None else randn(edge_index.size(1), edge_dim)
-    return layer((x[0], x[1]) if isinstance(layer.in_channels, tuple) else x[0], edge_index, edge_attr)
+    edge_attr = None if layer.edge_dim is None else randn(edge_index.size(1), layer.edge_dim)
+    if isinstance(layer.in_channels, tuple):
+        source, target = layer.in_channels
+        return layer((randn(_NODES, source), randn(_NODES, target)), edge_index, edge_attr)
+    return layer(randn(_NODES, layer.in_channels), edge_index, edge_attr)

@@ -87,9 +87,10 @@ class Neighborhoods(Segments):
         cls, edge_index: Tensor, num_nodes: tuple[int, int], add_self_loops: bool, reverse: bool, checks: bool | None
     ) -> "Neighborhoods":
         num_given, compiling = edge_index.size(1), torch.compiler.is_compiling()
-        group = _operator if compiling else _group
+        args = (edge_index, *num_nodes, add_self_loops, reverse, checks)
         with nullcontext() if compiling else torch.inference_mode(False):  # a backward pass can use it, too
-            edge_index, edge, given = group(edge_index, *num_nodes, add_self_loops, reverse, checks)
+            new = torch.empty(0, device=edge_index.device)
+            edge_index, edge, given = _operator(*args, new) if compiling else _group(*args)
             source, target = edge_index[:, edge]
             # Only eager code may look at a size that depends on values.
             stay = None if not compiling and (not add_self_loops or given.numel() == num_given) else given
@@ -225,10 +226,18 @@ def _group(
     return ends, torch.argsort(torch.add(ends[0], ends[1], alpha=num_sources), stable=True), given
 
 
-# For torch.compile and torch.export, grouping is an opaque operator, since its sizes depend on the data.
+# For torch.compile and torch.export, grouping is an opaque operator, since its sizes depend on the data. PyTorch's
+# compiler would merge equal calls of two layers, but not the sizes of their results, and fail: `new`, a tensor of each
+# call, keeps them apart.
 @torch.library.custom_op("torch_goat::group_edges", mutates_args=())
 def _operator(
-    edge_index: Tensor, num_sources: int, num_targets: int, add_self_loops: bool, reverse: bool, checks: bool | None
+    edge_index: Tensor,
+    num_sources: int,
+    num_targets: int,
+    add_self_loops: bool,
+    reverse: bool,
+    checks: bool | None,
+    new: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     hood = neighborhoods(edge_index, (num_sources, num_targets), add_self_loops, reverse, checks)
     given = hood._given
@@ -240,7 +249,13 @@ def _operator(
 
 @_operator.register_fake
 def _(
-    edge_index: Tensor, num_sources: int, num_targets: int, add_self_loops: bool, reverse: bool, checks: bool | None
+    edge_index: Tensor,
+    num_sources: int,
+    num_targets: int,
+    add_self_loops: bool,
+    reverse: bool,
+    checks: bool | None,
+    new: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     if not add_self_loops:
         return torch.empty_like(edge_index), edge_index.new_empty(edge_index.size(1)), edge_index.new_empty(0)

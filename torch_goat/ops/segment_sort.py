@@ -25,8 +25,8 @@ def sort_by_score(score: Tensor, source: Tensor, target: Tensor) -> tuple[Tensor
     Returns:
         The tokens in order, their sources, and whether each has the score and the target of the one before ``[K, E]``.
     """
-    token, ordered = (torch.empty(score.shape, dtype=torch.long) for _ in range(2))
-    tied = torch.empty(score.shape, dtype=torch.bool)
+    token, ordered = (score.new_empty(score.shape, dtype=torch.long) for _ in range(2))
+    tied = score.new_empty(score.shape, dtype=torch.bool)
     arrays = [value.contiguous().numpy() for value in (score, source, target)]
     outputs = [value.numpy() for value in (token, ordered, tied)]
     # Each chunk has the targets whose first token is in it.

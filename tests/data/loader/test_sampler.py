@@ -250,9 +250,12 @@ def test_bad_input() -> None:
         ([1.5], {}, "got 1.5"),
         ([2], {"subgraph_type": "whole"}, "got 'whole'"),
         ([2], {"seed": -1}, "got -1"),
+        ([2], {"seed": 1.5}, "seed must be a whole number of at least 0, got 1.5"),
     ):
         with pytest.raises(ValueError, match=message):
             NeighborSampler(star(3), fanout, **options)
+    with pytest.raises(TypeError, match=r"fanout must be a list of numbers, one for each hop, got 15; pass \[15\]"):
+        NeighborSampler(star(3), 15)
     sampler = NeighborSampler(star(3), [2])
     with pytest.raises(IndexError, match="node 4"):
         sampled(sampler, [4])
@@ -267,7 +270,7 @@ def test_bad_input() -> None:
         sampler.sample_from_edges(EdgeSamplerInput(None, torch.zeros(1).long(), torch.zeros(1).long(), time=times))
     with pytest.raises(TypeError, match="do not apply ToSparseTensor"):
         neighbor_loader(ToSparseTensor(layout=torch.sparse_coo)(star(3)), [2])
-    with pytest.raises(ValueError, match="a mask of 2 nodes, but the graph has 4"):
+    with pytest.raises(ValueError, match="a mask of 2 nodes, but there are 4"):
         neighbor_loader(star(3), [2], input_nodes=torch.ones(2, dtype=torch.bool))
 
 

@@ -163,6 +163,19 @@ def test_a_limit_for_each_type_of_edges() -> None:
         neighbor_loader(data, [1])
 
 
+@pytest.mark.parametrize("nodes", ["papers", ("papers", torch.arange(2)), ("paper",), torch.arange(2)])
+def test_an_unknown_type_of_nodes_is_refused_and_not_added(nodes) -> None:
+    data = hetero_graph()
+    with pytest.raises(ValueError, match=r"input_nodes must name one of the node types \['paper', 'author'\]"):
+        neighbor_loader(data, [1], input_nodes=nodes)
+    assert data.node_types == ["paper", "author"]
+
+
+def test_a_mask_of_another_number_of_nodes_is_refused() -> None:
+    with pytest.raises(ValueError, match=f"a mask of {PAPERS - 1} nodes, but there are {PAPERS}"):
+        neighbor_loader(hetero_graph(), [1], input_nodes=("paper", torch.ones(PAPERS - 1, dtype=torch.bool)))
+
+
 def test_types_with_times() -> None:
     data = hetero_graph()
     data["paper"].time = torch.arange(PAPERS)

@@ -24,7 +24,7 @@ from torch_goat.data.fanout import check_fanout
 from torch_goat.data.loader.csc import CSC
 from torch_goat.data.loader.draws import batch_key, generator_seed
 from torch_goat.data.loader.typed import Relation, relations_of, sample_typed
-from torch_goat.ops.checks import check_choice, check_range
+from torch_goat.ops.checks import check_choice, check_count, check_range
 
 Subgraph = Literal["directional", "bidirectional", "induced"]
 
@@ -67,9 +67,7 @@ class NeighborSampler(BaseSampler):
     ) -> None:
         check_choice("subgraph_type", subgraph_type, *get_args(Subgraph))
         check_choice("temporal_strategy", temporal_strategy, "uniform", "last")
-        if not 0 <= seed < 2**63:
-            raise ValueError(f"seed must be between 0 and 2^63 - 1, got {seed}.")
-        self.subgraph_type, self.seed, self.time_attr = subgraph_type, seed, time_attr
+        self.subgraph_type, self.seed, self.time_attr = subgraph_type, check_count("seed", seed, 0), time_attr
         self.epoch = torch.zeros((), dtype=torch.long).share_memory_()
         self._hetero, self._compiled = isinstance(data, HeteroData), False
         typed = self._hetero or time_attr is not None
@@ -224,11 +222,15 @@ def neighbor_loader(
                 "with pyg-lib."
             )
     temporal: dict[str, Any] = {"time_attr": time_attr, "temporal_strategy": temporal_strategy}
-    if isinstance(data, HeteroData) and not isinstance(input_nodes, str | tuple | list):
-        raise ValueError(
-            f"input_nodes must name one of the node types {data.node_types}, alone or with the nodes, as in "
-            f"('{data.node_types[0]}', mask)."
-        )
+    kind, nodes = None, input_nodes
+    if isinstance(data, HeteroData):
+        pair = isinstance(input_nodes, tuple | list) and len(input_nodes) == 2
+        kind, nodes = input_nodes if pair else (input_nodes, None)
+        if not isinstance(kind, str) or kind not in data.node_types:
+            raise ValueError(
+                f"input_nodes must name one of the node types {data.node_types}, alone or with the nodes, as in "
+                f"('{data.node_types[0]}', mask), got {kind!r}."
+            )
     if isinstance(data, Data) and data.get("edge_index") is None:
         input_nodes = torch.arange(data.num_nodes) if input_nodes is None else input_nodes
         if data.get("edge_attr") is not None:
@@ -240,11 +242,10 @@ def neighbor_loader(
             data, neighbors, input_nodes=input_nodes, subgraph_type=subgraph_type, **temporal, **options
         )
     sampler = NeighborSampler(data, num_neighbors, subgraph_type=subgraph_type, seed=seed, **temporal)
-    if isinstance(input_nodes, Tensor) and input_nodes.dtype == torch.bool and len(input_nodes) != sampler.num_nodes:
-        raise ValueError(
-            f"input_nodes is a mask of {len(input_nodes)} nodes, but the graph has {sampler.num_nodes} nodes."
-        )
-    every = torch.arange(sampler.num_nodes) if input_nodes is None else input_nodes
+    num_nodes = sampler.num_nodes if kind is None else sampler.num_nodes[kind]
+    if isinstance(nodes, Tensor) and nodes.dtype == torch.bool and len(nodes) != num_nodes:
+        raise ValueError(f"input_nodes is a mask of {len(nodes)} nodes, but there are {num_nodes}.")
+    every = torch.arange(num_nodes) if input_nodes is None else input_nodes
     return _EpochLoader(data, sampler, input_nodes=every, **options)
 
 

@@ -21,7 +21,7 @@ _mix, _gumbel = (njit(inline="always")(function) for function in (splitmix.mix, 
 
 def draw_order(score: Tensor, segments: Segments, noise: float) -> tuple[Tensor, Tensor]:
     """See :func:`torch_goat.ops.plackett_luce.order.draw_order`."""
-    place = torch.empty(score.shape, dtype=torch.long)
+    place = score.new_empty(score.shape, dtype=torch.long)
     return place, _run(score, place, segments, noise, steps.draw_seed())[1]
 
 

@@ -39,13 +39,13 @@ def draw_gumbel(score: Tensor) -> Tensor:
     """Numbers of the standard Gumbel distribution in the shape of the scores, the same for all kernels on a CPU."""
     if score.device.type != "cpu":
         return torch.empty_like(score).exponential_().log_().neg_()
-    number = torch.arange(1, score.numel() + 1).view(score.shape)
+    number = torch.arange(1, score.numel() + 1, device=score.device).view(score.shape)
     return gumbel(mix(draw_seed() + STEP * number), torch.log).to(score.dtype)
 
 
 def draw_seed() -> int:
     """A seed from PyTorch's generator, which is hashed with the number of each place."""
-    return int(torch.randint(-(2**63), 2**63 - 1, ()))
+    return int(torch.randint(-(2**63), 2**63 - 1, (), device="cpu"))
 
 
 def gumbel(bits: Any, log: Any) -> Any:
