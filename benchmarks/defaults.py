@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from runs import run_all
+from runs import add_options, run_until_stopped
 from torch_geometric.data import Data
 
 from torch_goat.data.datasets import DATASETS, load
 from torch_goat.data.datasets.raw import data_folder
 from torch_goat.data.loader import write_graph
-from torch_goat.experiments import Experiment, Interrupted, ModelOptions, PlannedRun, Result, TrainingOptions, finished
+from torch_goat.experiments import Experiment, ModelOptions, PlannedRun, Result, TrainingOptions, finished
 from torch_goat.experiments.models.kinds import KINDS
 from torch_goat.experiments.own_graph import array_experiment
 from torch_goat.experiments.search import own_starting_point
@@ -160,19 +160,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/defaults"), help="where runs and results are written")
     parser.add_argument("--graphs", default="", help="names, separated by commas (default: all that are available)")
     parser.add_argument("--settings", default="old,new", help=f"of {', '.join(SETTINGS)}; the first two are compared")
-    parser.add_argument("--data-dir", help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=0, help="runs at a time")
-    parser.add_argument("--seconds", type=float, help="stop as Ctrl-C does after this time")
+    add_options(parser)
     arguments = parser.parse_args()
     folder, settings = data_folder(arguments.data_dir), arguments.settings.split(",")
     names = arguments.graphs.split(",") if arguments.graphs else [graph.name for graph in GRAPHS]
     graphs = [graph for graph in GRAPHS if graph.name in names and DATASETS[graph.name].available(folder)]
     runs = list(plan(arguments.out, graphs, settings, folder))
-    try:
-        run_all([run for _, _, run in runs], seconds=arguments.seconds, jobs=arguments.jobs, device=arguments.device)
-    except Interrupted as error:
-        print(error)
+    run_until_stopped([run for _, _, run in runs], arguments)
     rows = summary(runs)
     first = next((done for _, _, run in runs if (done := finished(run.experiment, run.folder)) is not None), None)
     device = "no run is finished" if first is None else first.device
