@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from layer import environment, heading
+from measure import environment, heading
 from torch import Tensor
 from torch.nn import Linear, Module, ReLU, Sequential
 from tqdm import tqdm
@@ -126,21 +126,13 @@ def keys_of_heads(network: Network, task: Task) -> Tensor:
     return network.eval().conv(task.x, task.hood, return_attention_weights=True)[1][1]
 
 
-def kendall(keys: Tensor, task: Task) -> list[float]:
-    """The mean of Kendall's tau over the neighbourhoods of test nodes, per column of ``keys`` ``[E, K]``."""
-    hood = task.hood
-    first = torch.repeat_interleave(torch.arange(hood.num_places, device=keys.device), hood.sizes)
-    start = hood.ptr[hood.target][first]
-    within = torch.arange(first.numel(), device=keys.device) - F.pad(hood.sizes.cumsum(0), (1, 0))[first]
-    second = start + within  # all pairs of tokens in a neighbourhood
-    keys, key, pairs = keys[hood.edge], task.key[hood.edge], first != second
-    first, second = first[pairs], second[pairs]
-    agree = (keys[first] - keys[second]).sign() * (key[first] - key[second]).sign().view(-1, 1)
-    total = torch.zeros(hood.num_targets, keys.size(1), device=keys.device, dtype=torch.double)
-    total.index_add_(0, hood.target[first], agree.double())
-    size = hood.ptr.diff().double()
-    tau = total / (size * (size - 1)).clamp(min=1).view(-1, 1)
-    return tau[task.test].mean(dim=0).tolist()
+@torch.no_grad()
+def kendall(network: Network, task: Task) -> list[float]:
+    """The mean of Kendall's tau, of the key's order and that of each head, over the neighbourhoods of test nodes."""
+    conv = network.eval().conv
+    _, by_score = conv(task.x, task.hood, return_ordering=True)
+    _, by_key = conv(task.x, task.hood, order_by=task.key, return_ordering=True)
+    return by_score.kendall_tau(by_key)[task.test].mean(dim=0).tolist()
 
 
 def run(job: tuple[str, int, str, str]) -> list[dict[str, Any]]:
@@ -160,7 +152,7 @@ def run(job: tuple[str, int, str, str]) -> list[dict[str, Any]]:
     noise = NOISE if row == "order_noise" else (0.0, 0.0)
     accuracy = fit(network, task, FIND, noise, (DROPOUT, DROPOUT))[1]
     keys = keys_of_heads(network, task)
-    tau = kendall(keys, task)
+    tau = kendall(network, task)
     found = [result(row, accuracy, max(map(abs, tau)))]
     if row == "order_noise":
         head = best_head(network, task)
