@@ -7,7 +7,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
@@ -87,12 +86,8 @@ class CSVSource(Source):
 
     def _may_have_leading_zeros(self) -> bool:
         """Whether anything in the file looks like a number with leading zeros: a quick search of all bytes."""
-        raw = np.frombuffer(self._bytes, dtype=np.uint8)
-        zero = np.flatnonzero(raw[:-1] == ord("0"))
-        zero = zero[(raw[zero + 1] >= ord("0")) & (raw[zero + 1] <= ord("9"))]
-        before = raw[zero - 1]  # the header is before the first cell
-        before = np.where(np.isin(before, list(b"+-")), raw[zero - 2], before)
-        return bool(np.isin(before, list(f'{self._separator}\r\n "'.encode())).any())
+        start = rf'[{re.escape(self._separator)}\r\n "]'  # of a cell; the header is before the first one
+        return re.search(rf"{start}[+-]?0\d".encode(), self._bytes) is not None
 
     def _parse(self, **options: Any) -> pd.DataFrame:
         try:
