@@ -3,6 +3,7 @@ import io
 import re
 import warnings
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -143,14 +144,11 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     lines = (found[0] for found in re.finditer(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+", text))  # copies no more than a line
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     line = 1
-    while True:
-        try:
-            row = next(reader)
-        except (StopIteration, csv.Error):  # a cell of more than 128 KiB
-            return
-        if len(row) > 1 or (row and row[0].strip()):
-            yield line, row
-        line = reader.line_num + 1
+    with suppress(csv.Error):  # a cell of more than 128 KiB
+        for row in reader:
+            if len(row) > 1 or (row and row[0].strip()):
+                yield line, row
+            line = reader.line_num + 1
 
 
 def _with_points(column: pd.Series) -> pd.Series:
