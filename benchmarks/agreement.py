@@ -17,12 +17,12 @@ from typing import Any
 
 import torch
 from measure import environment, heading, write_results
-from runs import run_all
+from runs import add_options, run_until_stopped
 from standing import recipe_of
 
 from torch_goat.app.explain import stability
 from torch_goat.app.explain.removals import forward
-from torch_goat.experiments import Experiment, Interrupted, PlannedRun, Run, finished
+from torch_goat.experiments import Experiment, PlannedRun, Run, finished
 
 SEEDS = 3
 ROWS = {  # of each table: GOAT without and with order_noise
@@ -92,17 +92,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", default=",".join(name for names in CASES.values() for name in names))
     parser.add_argument("--out", type=Path, default=Path("build/agreement"))
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--seconds", type=float, help="stop after this time, to be resumed")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--data-dir", help="the folder of the datasets (default: TORCH_GOAT_DATA)")
+    add_options(parser)
     arguments = parser.parse_args()
     planned = list(plan(arguments.out, arguments.cases.split(",")))
-    try:
-        options = {key: getattr(arguments, key) for key in ("seconds", "jobs", "device", "data_dir")}
-        run_all([run for *_, runs in planned for run in runs], **options)
-    except Interrupted as error:
-        print(error)
+    run_until_stopped([run for *_, runs in planned for run in runs], arguments)
     rows = []
     for dataset, noise, runs in planned:
         if (found := measure(runs, arguments.data_dir)) is not None:

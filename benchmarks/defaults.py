@@ -4,12 +4,11 @@
 
 Trains GOAT, GAT and GCN with the former defaults (``old``) and with the present ones (``new``), on three splits of each
 graph, or with three seeds on a single split. Features that are not 0 or 1 are standardised, as those of tables are.
-Other settings in ``SETTINGS`` are trained with ``--settings``. Runs below ``--out`` that are done are not repeated, so
-the benchmark can be stopped and resumed. Writes ``defaults.json`` and ``defaults.md`` from all runs that exist.
+Runs below ``--out`` that are done are not repeated, so the benchmark can be stopped and resumed. Writes
+``defaults.json`` and ``defaults.md`` from all runs that exist.
 """
 
 import argparse
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,29 +17,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from runs import run_all
+from measure import write_results
+from runs import add_options, run_until_stopped
 from torch_geometric.data import Data
 
 from torch_goat.data.datasets import DATASETS, load
 from torch_goat.data.datasets.raw import data_folder
 from torch_goat.data.loader import write_graph
-from torch_goat.experiments import Experiment, Interrupted, ModelOptions, PlannedRun, Result, TrainingOptions, finished
-from torch_goat.experiments.models.kinds import KINDS
+from torch_goat.experiments import Experiment, PlannedRun, Result, finished
 from torch_goat.experiments.own_graph import array_experiment
 from torch_goat.experiments.search import own_starting_point
 
 MODELS = ("goat", "gat", "gcn")
 REPEATS = 3
-OLD: dict[str, Any] = {"residual": True, "dropout": 0.3}, {"epochs": 500, "patience": 100}
-# Options of the model and of training by setting; None for the present defaults. "weigh" weighs unbalanced classes.
-SETTINGS: dict[str, tuple[dict[str, Any], dict[str, Any]] | None] = {
-    "old": (OLD[0], OLD[1] | {"weigh": True}),
-    "new": None,
-    "metric": (OLD[0], OLD[1] | {"stop_on": "metric"}),
-    "batch norm": (OLD[0] | {"norm": "batch"}, OLD[1] | {"stop_on": "metric"}),
-    "layer norm": (OLD[0] | {"norm": "layer"}, OLD[1] | {"stop_on": "metric"}),
-    "warm-up": (OLD[0] | {"norm": "layer"}, OLD[1] | {"stop_on": "metric", "learning_rate": 0.01, "warmup": 10}),
-}
+SETTINGS = ("old", "new")
 
 
 class Graph(NamedTuple):
@@ -73,9 +63,7 @@ def read(graph: Graph, index: int, folder: Path | None) -> Data:
     return data
 
 
-def plan(
-    out: Path, graphs: list[Graph], settings: list[str], folder: Path | None
-) -> Iterator[tuple[Graph, str, PlannedRun]]:
+def plan(out: Path, graphs: list[Graph], folder: Path | None) -> Iterator[tuple[Graph, str, PlannedRun]]:
     """All runs: graph by graph, so that a benchmark that is stopped has whole rows."""
     for graph in graphs:
         splits = DATASETS[graph.name].splits[graph.split]
@@ -88,21 +76,17 @@ def plan(
             counts = torch.bincount(y)
             unbalanced = bool(counts.max() >= 3 * counts[counts > 0].min())
             for model in MODELS:
-                for setting in settings:
+                for setting in SETTINGS:
                     experiment = array_experiment(arrays, model, experiment_of(setting, model, unbalanced))
-                    place = out / "runs" / setting.replace(" ", "-") / f"{graph.name}-{model}-{repeat}"
+                    place = out / "runs" / setting / f"{graph.name}-{model}-{repeat}"
                     yield graph, setting, PlannedRun(place, replace(experiment, seed=repeat))
 
 
 def experiment_of(setting: str, model: str, unbalanced: bool) -> Experiment:
-    chosen = SETTINGS[setting]
-    if chosen is None:
-        return own_starting_point("classification", model)
-    heads = 8 if "heads" in KINDS[model].reads else 1
-    training = dict(chosen[1])
-    weights = training.pop("weigh", False) and unbalanced
-    options = ModelOptions(name=model, hidden_channels=64 // heads, heads=heads, **chosen[0])
-    return Experiment("", model=options, training=TrainingOptions(class_weights=weights, **training))
+    """The former defaults are still those of arrays; with them, unbalanced classes of tables were weighed."""
+    old = setting == "old"
+    start = own_starting_point("classification", model, arrays=old)
+    return replace(start, training=replace(start.training, class_weights=old and unbalanced))
 
 
 def summary(runs: list[tuple[Graph, str, PlannedRun]]) -> list[dict[str, Any]]:
@@ -122,23 +106,20 @@ def _kept(result: Result, metric: str) -> dict[str, float]:
     return values | {"best_epoch": result.best_epoch, "epochs": result.epochs, "seconds": round(result.seconds, 3)}
 
 
-def markdown(rows: list[dict[str, Any]], settings: list[str], device: str) -> str:
+def markdown(rows: list[dict[str, Any]], device: str) -> str:
     lines = [f"Test accuracy (ROC AUC for minesweeper and tolokers) in %, mean ± standard deviation; {device}.", ""]
     lines += [
         "On all graphs, the validation accuracy chooses the epoch of the new defaults, the loss that of the old.",
         "",
     ]
-    lines += [
-        f"| graph | model | {' | '.join(settings)} | {settings[1]} − {settings[0]} |",
-        f"|---|---|{'---:|' * (len(settings) + 1)}",
-    ]
+    lines += ["| graph | model | old | new | new − old |", "|---|---|---:|---:|---:|"]
     gains: dict[str, list[float]] = {model: [] for model in MODELS}
     for row in rows:
-        values = {one: [100 * run[f"test_{row['metric']}"] for run in row["settings"].get(one, [])] for one in settings}
+        values = {one: [100 * run[f"test_{row['metric']}"] for run in row["settings"].get(one, [])] for one in SETTINGS}
         cells = [
             f"{mean(some):.1f} ± {stdev(some) if len(some) > 1 else 0:.1f}" if some else "–" for some in values.values()
         ]
-        before, after = (values[one] for one in settings[:2])
+        before, after = values.values()
         gain = mean(after) - mean(before) if len(after) == len(before) == REPEATS else None
         if gain is not None:
             gains[row["model"]].append(gain)
@@ -159,27 +140,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/defaults"), help="where runs and results are written")
     parser.add_argument("--graphs", default="", help="names, separated by commas (default: all that are available)")
-    parser.add_argument("--settings", default="old,new", help=f"of {', '.join(SETTINGS)}; the first two are compared")
-    parser.add_argument("--data-dir", help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=0, help="runs at a time")
-    parser.add_argument("--seconds", type=float, help="stop as Ctrl-C does after this time")
+    add_options(parser)
     arguments = parser.parse_args()
-    folder, settings = data_folder(arguments.data_dir), arguments.settings.split(",")
+    folder = data_folder(arguments.data_dir)
     names = arguments.graphs.split(",") if arguments.graphs else [graph.name for graph in GRAPHS]
     graphs = [graph for graph in GRAPHS if graph.name in names and DATASETS[graph.name].available(folder)]
-    runs = list(plan(arguments.out, graphs, settings, folder))
-    try:
-        run_all([run for _, _, run in runs], seconds=arguments.seconds, jobs=arguments.jobs, device=arguments.device)
-    except Interrupted as error:
-        print(error)
+    runs = list(plan(arguments.out, graphs, folder))
+    run_until_stopped([run for _, _, run in runs], arguments)
     rows = summary(runs)
     first = next((done for _, _, run in runs if (done := finished(run.experiment, run.folder)) is not None), None)
     device = "no run is finished" if first is None else first.device
     table = {"device": device, "versions": {} if first is None else first.versions, "rows": rows}
-    (arguments.out / "defaults.json").write_text(json.dumps(table, indent=1) + "\n")
-    (arguments.out / "defaults.md").write_text(markdown(rows, settings, device))
-    print(markdown(rows, settings, device))
+    write_results(arguments.out, "defaults", table, markdown(rows, device))
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def load_data(name: str, data: str | None, classes: int) -> tuple[str, Data, tor
     return graph.name, Data(x=x, edge_index=graph.edge_index, y=y), generator
 
 
-def power_law(num_nodes: int, num_edges: int, largest: int, seed: int = 0) -> Tensor:
+def power_law(num_nodes: int, num_edges: int, largest: int) -> Tensor:
     """Random edges into degrees that fall as a power of the rank, the first of them ``largest`` ``[2, num_edges]``."""
     rank = torch.arange(1, num_nodes + 1, dtype=torch.double)
     low, high = 0.0, 4.0
@@ -81,6 +81,6 @@ def power_law(num_nodes: int, num_edges: int, largest: int, seed: int = 0) -> Te
         low, high = (exponent, high) if total > num_edges else (low, exponent)
     degree = (largest * rank**-low).clamp(min=1).round().long()
     target = torch.repeat_interleave(degree)[:num_edges]
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     source = torch.randint(num_nodes, target.shape, generator=generator)
     return torch.stack([source, target])

@@ -19,17 +19,9 @@ import torch_goat
 
 
 def milliseconds(call: Callable[[], object], device: torch.device, budget: float = 2.0) -> float:
-    """The median time of a call after two calls to warm up, repeated for ``budget`` seconds (3 to 100 times).
-
-    Of a call that takes longer than the budget, the second one is taken.
-    """
-
-    _seconds(call, device)  # compiles, fills caches
-    first = _seconds(call, device)
-    times = [first]
-    if first < budget:
-        times = [_seconds(call, device) for _ in range(max(3, min(100, int(budget / first))))]
-    return 1e3 * median(times)
+    """The median time of a call, repeated as in :func:`interleaved`, after two calls to warm up."""
+    call()  # compiles, fills caches
+    return 1e3 * median(interleaved({"call": call}, device, budget)["call"])
 
 
 def interleaved(

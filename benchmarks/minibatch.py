@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from measure import environment, heading, write_results
-from runs import run_all
+from runs import add_options, run_until_stopped
 
-from torch_goat.experiments import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
+from torch_goat.experiments import Experiment, PlannedRun, TrainingOptions, finished
 from torch_goat.experiments.models import ModelOptions
 
 MODEL = ModelOptions(hidden_channels=8, heads=8, dropout=0.5, last="gcn", mean_residual=True, residual=True)
@@ -101,19 +101,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/minibatch"), help="where runs and results are written")
     parser.add_argument("--datasets", default=",".join(DATASETS), help=f"of {', '.join(DATASETS)}")
     parser.add_argument("--seeds", type=int, default=5, help="how many splits, a seed each")
-    parser.add_argument("--data-dir", help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=0, help="runs at a time")
-    parser.add_argument("--threads", type=int, default=1, help="CPU threads of each run")
-    parser.add_argument("--seconds", type=float, help="stop as Ctrl-C does after this time")
+    add_options(parser)
     arguments = parser.parse_args()
     datasets = arguments.datasets.split(",")
-    runs = plan(arguments.out, datasets, arguments.seeds)
-    try:
-        options = {key: getattr(arguments, key) for key in ("seconds", "jobs", "device", "threads", "data_dir")}
-        run_all(runs, **options)
-    except Interrupted as error:
-        print(error)
+    run_until_stopped(plan(arguments.out, datasets, arguments.seeds), arguments)
     rows = summary(arguments.out, datasets, arguments.seeds)
     cuda = arguments.device.startswith("cuda") or (arguments.device == "auto" and torch.cuda.is_available())
     about = environment(torch.device("cuda" if cuda else "cpu"))

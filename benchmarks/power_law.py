@@ -12,8 +12,12 @@ import numba
 import numpy as np
 from numpy.lib.format import open_memmap
 
+from torch_goat.ops import splitmix
+
 EXPONENT = 0.6  # of the degrees by rank; the number of nodes of degree d then falls as d ** -(1 + 1 / EXPONENT)
 CLASSES = 40
+STEP = splitmix.STEP
+_mix = numba.njit(inline="always")(splitmix.mix)
 
 
 class Folder(NamedTuple):
@@ -33,35 +37,31 @@ class Folder(NamedTuple):
 
 
 @numba.njit(inline="always")
-def _mixed(value: np.uint64) -> np.uint64:
-    """Splitmix64: a number that looks random, from any other."""
-    value = value + np.uint64(0x9E3779B97F4A7C15)
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
+def _mixed(position: int) -> np.uint64:
+    """A number that looks random, from any other."""
+    return np.uint64(_mix(np.int64(position) + STEP))
 
 
 @numba.njit(inline="always")
-def _uniform(value: np.uint64) -> float:
-    return np.float64(_mixed(value) >> np.uint64(11)) * 2.0**-53
+def _uniform(position: int) -> float:
+    return np.float64(_mixed(position) >> np.uint64(11)) * 2.0**-53
 
 
 @numba.njit(parallel=True)
-def _draw_sources(source: np.ndarray, num_nodes: int, step: int, seed: int, exponent: float) -> None:
-    power = 1.0 / (1.0 - exponent)
+def _draw_sources(source: np.ndarray, num_nodes: int, step: int) -> None:
+    power = 1.0 / (1.0 - EXPONENT)
     for edge in numba.prange(source.size):
-        rank = int(num_nodes * _uniform(np.uint64(edge) ^ (np.uint64(seed) << np.uint64(48))) ** power)
+        rank = int(num_nodes * _uniform(edge) ** power)
         source[edge] = rank * step % num_nodes
 
 
 @numba.njit(parallel=True)
-def _draw_nodes(x: np.ndarray, y: np.ndarray, seed: int, classes: int) -> None:
+def _draw_nodes(x: np.ndarray, y: np.ndarray) -> None:
     """Noise, and a one in the column of the class."""
     for node in numba.prange(y.size):
-        y[node] = _mixed(np.uint64(node) ^ (np.uint64(seed + 1) << np.uint64(48))) % np.uint64(classes)
+        y[node] = _mixed(node ^ (1 << 48)) % np.uint64(CLASSES)
         for column in range(x.shape[1]):
-            place = np.uint64(node * x.shape[1] + column)
-            x[node, column] = _uniform(place ^ (np.uint64(seed + 2) << np.uint64(48))) - 0.5
+            x[node, column] = _uniform((node * x.shape[1] + column) ^ (2 << 48)) - 0.5
         x[node, y[node] % x.shape[1]] += 1.0
 
 
@@ -77,7 +77,7 @@ def pointers(num_nodes: int, num_edges: int) -> tuple[np.ndarray, int]:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(degree)]), step
 
 
-def generate(folder: Path, num_nodes: int, num_edges: int, num_features: int = 0, seed: int = 0) -> Folder:
+def generate(folder: Path, num_nodes: int, num_edges: int, num_features: int = 0) -> Folder:
     """Writes a graph into a folder, as ``torch_goat.data.loader.open_graph`` reads it, and opens its edges.
 
     Args:
@@ -85,15 +85,14 @@ def generate(folder: Path, num_nodes: int, num_edges: int, num_features: int = 0
         num_nodes: How many nodes.
         num_edges: How many edges.
         num_features: How many features each node has; with none there are no classes either.
-        seed: Another seed, another graph.
     """
     folder.mkdir(parents=True, exist_ok=True)
     ptr, step = pointers(num_nodes, num_edges)
     np.save(folder / "indptr.npy", ptr)
     source = open_memmap(folder / "indices.npy", "w+", np.int64, (num_edges,))
-    _draw_sources(source, num_nodes, step, seed, EXPONENT)
+    _draw_sources(source, num_nodes, step)
     if num_features:
         x = open_memmap(folder / "x.npy", "w+", np.float32, (num_nodes, num_features))
         y = open_memmap(folder / "y.npy", "w+", np.int64, (num_nodes,))
-        _draw_nodes(x, y, seed, CLASSES)
+        _draw_nodes(x, y)
     return Folder(*(np.load(folder / f"{name}.npy", mmap_mode="r") for name in Folder._fields))

@@ -20,11 +20,11 @@ from typing import Any
 
 import torch
 from measure import write_results
-from runs import run_all
+from runs import add_options, run_until_stopped
 from torch import Tensor
 
 from torch_goat.data.datasets import load
-from torch_goat.experiments import Experiment, Interrupted, PlannedRun, TrainingOptions, finished
+from torch_goat.experiments import Experiment, PlannedRun, TrainingOptions, finished
 from torch_goat.experiments.models import ModelOptions
 from torch_goat.nn import GOATConv
 from torch_goat.ops import Places
@@ -272,23 +272,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("build/remedies"), help="where runs and results are written")
     parser.add_argument("--tasks", default=",".join(TASKS), help=f"of {', '.join(TASKS)}")
-    parser.add_argument("--data-dir", help="a data directory in PyG's layout (default: TORCH_GOAT_DATA)")
-    parser.add_argument("--device", default="auto")
-    parser.add_argument("--jobs", type=int, default=0, help="runs at a time")
-    parser.add_argument("--seconds", type=float, help="stop as Ctrl-C does after this time")
+    add_options(parser)
     parser.add_argument("--start", action="store_true", help="measure the layers before training instead")
     arguments = parser.parse_args()
     if arguments.start:
         before = start(arguments.data_dir)
         return write_results(arguments.out, "start", before, start_markdown(before))
     tasks = arguments.tasks.split(",")
-    runs = plan(arguments.out, tasks)
-    try:
-        run_all(
-            runs, seconds=arguments.seconds, jobs=arguments.jobs, device=arguments.device, data_dir=arguments.data_dir
-        )
-    except Interrupted as error:
-        print(error)
+    run_until_stopped(plan(arguments.out, tasks), arguments)
     rows = summary(arguments.out, tasks)
     write_results(arguments.out, "remedies", rows, markdown(rows))
     return figure(rows, arguments.out / "remedies.png")

@@ -193,7 +193,7 @@ def member(arguments: argparse.Namespace) -> None:
     nodes, epoch, rates, start = int(data.train_mask.sum()), 0, [], 0.0
     while len(rates) < arguments.steps + WARM:
         epoch += 1
-        for step in loop._passes.steps(epoch):
+        for step in loop._batches.steps(epoch):
             loop._step(step)
             rates.append(step.share * nodes / (time.perf_counter() - start))
             start = time.perf_counter()

@@ -118,17 +118,6 @@ def test_activation_checkpoints_and_offloading(compiled: bool, backend: str) -> 
         assert_close(gradients(keep), expected, 0)
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's tracer does it
-@pytest.mark.parametrize("options", [{}, {"rnn": "gru", "attention": "gatv2"}, {"rnn": "minlstm"}])
-def test_compile(options) -> None:
-    conv, x, edge_index = GOATConv(5, 4, heads=2, **options).double(), torch.randn(N, 5).double(), small_graph()
-    torch._dynamo.reset()
-    compiled = torch.compile(conv, backend="aot_eager")
-    x.requires_grad_()
-    found, expected = (with_gradients(conv, run(x, edge_index), x) for run in (compiled, conv))
-    assert_close(found, expected, 1e-12)
-
-
 @pytest.mark.parametrize("rnn", ["lstm", "mingru"])
 def test_autocast_keeps_scores_in_float32(rnn: str) -> None:
     conv, x, edge_index = GOATConv(5, 16, heads=2, rnn=rnn), torch.randn(N, 5), small_graph()

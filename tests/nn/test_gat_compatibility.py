@@ -202,13 +202,15 @@ def test_multi_edges_of_a_sparse_matrix_stay_apart() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # PyTorch's tracer does it
 @pytest.mark.parametrize("build", [False, True], ids=["edge_index", "layout"])
+@pytest.mark.parametrize("dynamic", [None, True])
 @pytest.mark.parametrize(
-    "options", [{}, {"rnn": "gru", "attention": "gatv2", "add_self_loops": False}, {"rnn": "mingru"}]
+    "options",
+    [{}, {"rnn": "gru", "attention": "gatv2", "add_self_loops": False}, {"rnn": "mingru"}, {"rnn": "minlstm"}],
 )
-def test_compile_without_graph_breaks_for_any_size(options, build: bool) -> None:
+def test_compile_without_graph_breaks_for_any_size(options, dynamic: bool | None, build: bool) -> None:
     conv = GOATConv(8, 4, heads=2, **options).double()
     torch._dynamo.reset()
-    compiled = torch.compile(conv, dynamic=True, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(conv, dynamic=dynamic, fullgraph=True, backend="aot_eager")
     for num_nodes, num_edges in ((4, 9), (7, 30)):
         x, edge_index = torch.randn(num_nodes, 8).double().requires_grad_(), small_graph(num_nodes, num_edges)
         edges = Neighborhoods.from_edge_index(edge_index, num_nodes, add_self_loops=conv.add_self_loops)

@@ -19,7 +19,7 @@ DATA = os.environ.get("TORCH_GOAT_DATA", "")
 FEW = 1500  # nodes of a part of a large graph
 
 
-def heterophilous(name: str, folder: Path, most: int | None = None) -> list[str]:
+def tables_of(name: str, folder: Path, most: int | None = None) -> list[str]:
     """Tables of a graph, or of its first nodes, with its first split."""
     if not DATA or not DATASETS[name].available(DATA):
         pytest.skip(f"TORCH_GOAT_DATA has no {name}")
@@ -38,18 +38,12 @@ def heterophilous(name: str, folder: Path, most: int | None = None) -> list[str]
         pytest.param("chameleon-filtered", marks=pytest.mark.slow),
     ],
 )
-def test_the_whole_workflow_with_the_printed_commands(goat: Goat, graph: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_whole_workflow_with_the_printed_commands(goat: Goat, graph: str) -> None:
     if graph == "village":
         shutil.copytree(VILLAGE, "village")
         named = ["village/nodes.csv", "village/edges.csv", "--target", "joins"]
-    elif graph == "cora":
-        if not DATA or not DATASETS["cora"].available(DATA):
-            pytest.skip("TORCH_GOAT_DATA has no Cora")
-        monkeypatch.setenv("TORCH_GOAT_DATA", DATA)
-        goat("datasets", "export", "cora", "tables")
-        named = ["tables"]
     else:
-        named = heterophilous(graph.split()[-1], Path("tables"), FEW if graph.startswith("part") else None)
+        named = tables_of(graph.split()[-1], Path("tables"), FEW if graph.startswith("part") else None)
     budget = ["--set", "epochs=3", "--repeats", "1", "--minutes", "0", "--device", "cpu", "--out", "all"]
     ended = goat("train", *named, *budget)
     assert f"Plan: {len(MODELS)} runs of {len(MODELS)} models" in ended.out

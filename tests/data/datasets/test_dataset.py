@@ -126,7 +126,7 @@ def test_nonsense_in_a_file_is_one_sentence(folder: Path) -> None:
 
 def test_a_library_that_is_not_installed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
-    tiny.write_disease(folder, "disease_lp")
+    tiny.write_disease(folder)
     real = DATASETS["disease-lp"]
     assert isinstance(real, Real)
     raw = tuple(dataclasses.replace(file, lines=0) for file in real.raw)

@@ -24,15 +24,15 @@ def put(path: Path, text: str) -> Path:
     return path
 
 
-def write_webkb(folder: Path, name: str = "texas") -> None:
+def write_webkb(folder: Path) -> None:
     """Six pages of three words, the first without any; 5 links, one given twice; ten splits, shifted by a page each."""
-    raw = folder / f"WebKB/{name}/raw"
+    raw = folder / "WebKB/texas/raw"
     pages = "".join(f"{page}\t{page % 2},{min(page, 1)},{page}\t{page % 3}\n" for page in range(6))
     put(raw / "out1_node_feature_label.txt", "node_id\tfeature\tlabel\n" + pages)
     put(raw / "out1_graph_edges.txt", "node_id\tnode_id\n1\t0\n0\t1\n2\t3\n5\t5\n4\t0\n4\t0\n")
     for index in range(10):
         part = (np.arange(6) + index) % 6
-        np.savez(raw / f"{name}_split_0.6_0.2_{index}.npz", train_mask=part < 3, val_mask=part == 3, test_mask=part > 3)
+        np.savez(raw / f"texas_split_0.6_0.2_{index}.npz", train_mask=part < 3, val_mask=part == 3, test_mask=part > 3)
 
 
 def webkb(url: str = NOWHERE) -> Real:
@@ -75,9 +75,9 @@ def write_planetoid(raw: Path, name: str) -> dict[str, np.ndarray]:
     return {"features": features, "labels": labels.argmax(axis=1)}
 
 
-def write_heterophilous(folder: Path, name: str = "minesweeper") -> None:
+def write_heterophilous(folder: Path) -> None:
     """Three nodes in a row, their two edges listed once; split i trains on node i % 3 and tests on the next."""
-    path = put(folder / f"Heterophilous/{name}/raw/{name}.npz", "")
+    path = put(folder / "Heterophilous/minesweeper/raw/minesweeper.npz", "")
     place = (np.arange(3) - np.arange(10)[:, None]) % 3  # [splits, N]
     graph = {"node_features": np.eye(3, dtype=np.float32), "node_labels": np.array([0, 1, 1])}
     masks = {f"{part}_masks": place == number for number, part in enumerate(("train", "test", "val"))}
@@ -100,12 +100,12 @@ def write_arxiv(folder: Path) -> None:
         put(root / f"split/time/{part}.csv.gz", nodes)
 
 
-def write_disease(folder: Path, name: str = "disease_lp") -> None:
+def write_disease(folder: Path) -> None:
     """Three nodes in a row."""
-    raw = folder / "Disease" / name
-    put(raw / f"{name}.edges.csv", "0,1\n1,2\n")
-    np.save(raw / f"{name}.labels.npy", np.array([1.0, 1.0, 0.0]))
-    scipy.sparse.save_npz(raw / f"{name}.feats.npz", scipy.sparse.csr_matrix([[0.0, 2.0], [1.0, 3.0], [0.0, 0.0]]))
+    raw = folder / "Disease/disease_lp"
+    put(raw / "disease_lp.edges.csv", "0,1\n1,2\n")
+    np.save(raw / "disease_lp.labels.npy", np.array([1.0, 1.0, 0.0]))
+    scipy.sparse.save_npz(raw / "disease_lp.feats.npz", scipy.sparse.csr_matrix([[0.0, 2.0], [1.0, 3.0], [0.0, 0.0]]))
 
 
 def write_linqs(folder: Path) -> None:

@@ -21,9 +21,9 @@ from torch_goat.experiments.training import metrics
 
 
 @st.composite
-def classified(draw: st.DrawFn, least: int = 2) -> tuple[torch.Tensor, torch.Tensor]:
+def classified(draw: st.DrawFn) -> tuple[torch.Tensor, torch.Tensor]:
     """Scores with many ties, and classes of which some are absent."""
-    classes, nodes = draw(st.integers(least, 5)), draw(st.integers(1, 30))
+    classes, nodes = draw(st.integers(2, 5)), draw(st.integers(1, 30))
     scores = draw(st.lists(st.integers(-2, 2), min_size=classes * nodes, max_size=classes * nodes))
     y = draw(st.lists(st.integers(0, classes - 1), min_size=nodes, max_size=nodes))
     return torch.tensor(scores, dtype=torch.float).view(nodes, classes), torch.tensor(y)

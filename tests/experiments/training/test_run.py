@@ -198,10 +198,10 @@ def test_a_stopped_run_is_continued_to_the_same_bits(
     assert outcome(folder) == outcome(tmp_path / "whole")
 
 
-def stopped(wanted: Experiment, folder: Path, at: int = 5) -> Path:
-    """The checkpoint of a run that was stopped after an epoch."""
+def stopped(wanted: Experiment, folder: Path) -> Path:
+    """The checkpoint of a run that was stopped after five epochs."""
     with pytest.raises(Interrupted):
-        train(wanted, folder, device="cpu", observer=stop_after(at))
+        train(wanted, folder, device="cpu", observer=stop_after(5))
     return folder / CHECKPOINT
 
 

@@ -3,11 +3,11 @@ import io
 import re
 import warnings
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pandas as pd
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
@@ -87,12 +87,8 @@ class CSVSource(Source):
 
     def _may_have_leading_zeros(self) -> bool:
         """Whether anything in the file looks like a number with leading zeros: a quick search of all bytes."""
-        raw = np.frombuffer(self._bytes, dtype=np.uint8)
-        zero = np.flatnonzero(raw[:-1] == ord("0"))
-        zero = zero[(raw[zero + 1] >= ord("0")) & (raw[zero + 1] <= ord("9"))]
-        before = raw[zero - 1]  # the header is before the first cell
-        before = np.where(np.isin(before, list(b"+-")), raw[zero - 2], before)
-        return bool(np.isin(before, list(f'{self._separator}\r\n "'.encode())).any())
+        start = rf'[{re.escape(self._separator)}\r\n "]'  # of a cell; the header is before the first one
+        return re.search(rf"{start}[+-]?0\d".encode(), self._bytes) is not None
 
     def _parse(self, **options: Any) -> pd.DataFrame:
         try:
@@ -148,14 +144,11 @@ def _records(text: str, separator: str) -> Iterator[tuple[int, list[str]]]:
     lines = (found[0] for found in re.finditer(r"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+", text))  # copies no more than a line
     reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
     line = 1
-    while True:
-        try:
-            row = next(reader)
-        except (StopIteration, csv.Error):  # a cell of more than 128 KiB
-            return
-        if len(row) > 1 or (row and row[0].strip()):
-            yield line, row
-        line = reader.line_num + 1
+    with suppress(csv.Error):  # a cell of more than 128 KiB
+        for row in reader:
+            if len(row) > 1 or (row and row[0].strip()):
+                yield line, row
+            line = reader.line_num + 1
 
 
 def _with_points(column: pd.Series) -> pd.Series:
