@@ -8,11 +8,12 @@ from torch_goat.lazy import lazy_names
 if TYPE_CHECKING:
     from torch_goat.experiments.comparison import compare_runs
     from torch_goat.experiments.models import ModelOptions
+    from torch_goat.experiments.named_graph import NamedGraph
     from torch_goat.experiments.own_graph import ModelComparison, compare_models
     from torch_goat.experiments.plan import PlannedRun, read_plan, run_plan, write_plan
     from torch_goat.experiments.pool import Event
     from torch_goat.experiments.predictions import Predictions, predict
-    from torch_goat.experiments.run import NamedGraph, Run, RunError, find_runs, finished
+    from torch_goat.experiments.run import Run, RunError, find_runs, finished
     from torch_goat.experiments.training.fit import Observer, fit
     from torch_goat.experiments.training.interrupt import Interrupted
     from torch_goat.experiments.training.loggers import MLflow, TensorBoard, WandB
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
 _HOMES = {
     "comparison": ("compare_runs",),
     "models": ("ModelOptions",),
+    "named_graph": ("NamedGraph",),
     "own_graph": ("ModelComparison", "compare_models"),
     "plan": ("PlannedRun", "read_plan", "run_plan", "write_plan"),
     "pool": ("Event",),
     "predictions": ("Predictions", "predict"),
-    "run": ("NamedGraph", "Run", "RunError", "find_runs", "finished"),
+    "run": ("Run", "RunError", "find_runs", "finished"),
     "training.fit": ("Observer", "fit"),
     "training.interrupt": ("Interrupted",),
     "training.loggers": ("MLflow", "TensorBoard", "WandB"),
