@@ -1,7 +1,6 @@
 """The storage of a search's trials: a file that any number of processes share, or a database."""
 
 import io
-import mmap
 import os
 import re
 import warnings
@@ -130,10 +129,15 @@ def answering(place: str) -> Iterator[None]:
 
 def _whole_lines(file: io.BufferedRandom) -> int:
     """The length of a file up to the end of its last complete line."""
-    if not os.fstat(file.fileno()).st_size:
-        return 0  # which cannot be mapped
-    with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        return content.rfind(b"\n") + 1
+    end = file.seek(0, os.SEEK_END)
+    while end > 0:
+        start = max(0, end - 4096)
+        file.seek(start)
+        last = file.read(end - start).rfind(b"\n")
+        if last >= 0:
+            return start + last + 1
+        end = start
+    return 0
 
 
 def masked(address: str) -> str:
