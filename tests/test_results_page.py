@@ -239,10 +239,12 @@ def claims() -> Iterator[str]:
     entries = [read("platonov").entries[row, "chameleon"] for row in ("gcn", "sage-mean", "gat")]
     behind = [-entry.difference for entry in entries if entry.difference is not None]
     yield f"are {min(behind):.1f} to {max(behind):.1f} points below the study's numbers there"
+    of_the_study = values("platonov", "gcn", "chameleon", folder="search/{column}/{row}/1")
+    yield f"with these, GCN reaches {fmean(of_the_study):.2f} %."
     recipe = replace(read_recipe("platonov"), search=recipe_of("platonov").search)
     for row in ("gcn", "sage-mean", "gat"):
-        of_the_study = [one.options for one in trials(recipe, [row], ["chameleon"]) if one.number in (1, 2, 3)]
-        assert recipe_of("platonov").options(row, "chameleon") not in of_the_study
+        tried_first = [one.options for one in trials(recipe, [row], ["chameleon"]) if one.number in (1, 2, 3)]
+        assert recipe_of("platonov").options(row, "chameleon") not in tried_first
 
     (exact_lead, exact_p), (lead, lead_p) = (
         compared("disease", row, "disease-sim", "gat") for row in ("goat-paper", "goat-lstm")
