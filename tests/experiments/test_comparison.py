@@ -32,6 +32,7 @@ def test_mean_and_sample_standard_deviation_by_hand() -> None:
         (paired_p_value, [1.0, 2.0, 0.0], [0.0, 0.0, 3.0], 1.0),
         # All ten in favour: only two of 1024 assignments of signs are as extreme.
         (paired_p_value, [*range(1, 11)], [0.0] * 10, 2 / 1024),
+        (paired_p_value, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], [2.0, 3.5, 5.0, 6.6, 8.1, 1e14], 2 / 64),  # one diverged
         (paired_p_value, [1.0], [2.0], None),
         (paired_p_value, [1.0, math.nan], [2.0, 1.0], None),
         (paired_p_value, [1.0, 2.0], [1.0, 2.0], 1.0),

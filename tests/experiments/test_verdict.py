@@ -303,6 +303,10 @@ def test_models_that_are_not_shown_to_be_better_than_the_trivial_one_are_not_rec
     assert lucky.sentences[0] == "GOAT is not shown to predict 'label' better than the majority class, but MLP is."
     assert "No model" not in str(lucky)
     assert (lucky.best, lucky.recommended, lucky.sentences[-1]) == ("goat", "mlp", "Recommended: MLP.")
+    # The trivial model is lucky.
+    first = verdict(runs("constant", [0.70, 0.71, 0.70], trivial), runs("mlp", near, far, seconds=9.0))
+    assert first.sentences[0] == "MLP is shown to predict 'label' better than the majority class."
+    assert (first.best, first.recommended, first.sentences[-1]) == ("constant", "mlp", "Recommended: MLP.")
     good = verdict(runs("goat", far, far), constant)
     assert "shown to predict" not in str(good)
     # If no model is better on the validation nodes either, a single run is enough to say so.

@@ -43,12 +43,13 @@ def varies(scores: Sequence[float]) -> bool:
 
 
 def exact_decimals(scores: Sequence[float] | np.ndarray) -> int:
-    """The decimals of scores and their differences that are no rounding errors: 12 digits of the largest score.
+    """The decimals of scores and their differences that are no rounding errors: 12 digits of a typical score.
 
-    Errors of a numeric target can have any magnitude, that of its unit.
+    Errors of a numeric target can have any magnitude, that of its unit. A run that diverged is not typical.
     """
-    largest = float(np.abs(scores).max(initial=0.0))
-    return 12 - math.ceil(math.log10(largest)) if 0 < largest < math.inf else 12
+    sizes = np.abs(scores)
+    typical = float(np.median(sizes[(sizes > 0) & np.isfinite(sizes)])) if np.any(sizes > 0) else 1.0
+    return 12 - math.ceil(math.log10(min(max(typical, 1e-100), 1e100)))
 
 
 def wilson_interval(successes: float, count: int) -> tuple[float, float]:

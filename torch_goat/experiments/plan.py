@@ -230,8 +230,8 @@ def run_logged(
     log = PlanLog(plan)
 
     def watch(event: Event) -> None:
-        log(event)
         on_event(event)
+        log(event)
 
     how = {"jobs": options.jobs, "device": options.device, "threads": options.threads, "data_dir": options.data_dir}
     return run_plan(plan, on_event=watch, **how)

@@ -156,7 +156,7 @@ class Verdict:
     pairs: int
     over: Literal["splits", "seeds"]  # what varies between the pairs: with one split, the interval is about seeds only
     conclusion: Conclusion
-    recommended: str  # the best, or the cheapest model that is as good; the best if none is shown to be useful
+    recommended: str  # the best useful model, or the cheapest that is as good; the best one if none is useful
     graph_helps: bool | None  # None if neither is shown, or no model without edges (or none with them) was compared
     sentences: tuple[str, ...]  # all of this, for the user: first the answer, last the advice
 
@@ -299,8 +299,10 @@ def _graph(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -
 
 
 def _useful(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[Sequence["RunGroup[Any]"], str]:
-    """The models to recommend from: all, or those shown to be better than the trivial one if the best is not, with a
-    sentence that says so."""
+    """The models to recommend from, the best first, and a sentence unless these are all.
+
+    Where the best model is not shown to be better than the trivial one, they are those that are.
+    """
     best, trivial = groups[0], next((one for one in groups if _model(one) == "constant"), None)
     if trivial is None:
         return groups, ""
@@ -311,18 +313,20 @@ def _useful(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[Sequen
         worse = versus.difference > 0 if versus.metric in metrics.LOWER_IS_BETTER else versus.difference < 0
         if not worse:
             return groups, ""
-    if best in better or (best is trivial and better):
+    if best in better:
         return groups, ""
     tables = best.runs[0].experiment.tables
     what = "" if tables is None else f" {tables.target!r}"
     text = f"to predict{what} better than the {trivial.name}"
     if not better:
         return better, f"No model is shown {text}."
+    if best is trivial:
+        return better, f"{better[0].name} is shown {text}."
     return better, f"{best.name} is not shown {text}, but {better[0].name} is."
 
 
 def _recommend(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -> tuple["RunGroup[Any]", str]:
-    """The first model or the cheapest that is as good, and a sentence that also names a cheaper one that may be."""
+    """The first useful model or the cheapest that is as good, and a sentence that also names one that may be."""
     best = groups[0]
     cheaper = [one for one in groups[1:] if CHEAPER * one.seconds < best.seconds and _model(one) != "constant"]
     cheaper.sort(key=lambda one: one.seconds)

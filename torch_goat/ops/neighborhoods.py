@@ -89,7 +89,10 @@ class Neighborhoods(Segments):
         num_given, compiling = edge_index.size(1), torch.compiler.is_compiling()
         args = (edge_index, *num_nodes, add_self_loops, reverse, checks)
         with nullcontext() if compiling else torch.inference_mode(False):  # a backward pass can use it, too
-            edge_index, edge, given = _operator(*args, edge_index.new_empty(0)) if compiling else _group(*args)
+            if compiling:
+                edge_index, edge, given = _operator(*args, torch.empty(0, device=edge_index.device))
+            else:
+                edge_index, edge, given = _group(*args)
             source, target = edge_index[:, edge]
             # Only eager code may look at a size that depends on values.
             stay = None if not compiling and (not add_self_loops or given.numel() == num_given) else given

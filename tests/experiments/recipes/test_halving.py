@@ -101,6 +101,31 @@ def test_all_rungs_are_run_and_the_settings_found_follow(tmp_path: Path) -> None
     assert len(Ledger(tmp_path / "out").results(again.trials)) == 5
 
 
+def test_a_damaged_trial_and_an_event_twice_hold_up_no_other_cell(tmp_path: Path) -> None:
+    recipe = searched(
+        tmp_path, "repetitions = 1, training = { epochs = 2 }, rungs = [{ epochs = 1 }, { trials = 2 }]", 3
+    )
+    cells = {("gcn", "size"), ("gat", "size")}
+    table = TableFolder(recipe, tmp_path / "out")
+    damaged = table.folder / next(run.folder for run in table.trials if run.row == "gat")
+
+    def run(planned: Sequence[PlannedRun], on_event: Callable[[Event], None]) -> list[str]:
+        for number, (folder, experiment) in enumerate(planned):
+            train(experiment, folder, device="cpu")
+            if folder == damaged:
+                (folder / "result.json").write_text("{")
+            on_event(Event("finished", number))
+            on_event(Event("failed", number))  # its process died while it said so
+        return []
+
+    assert table.run(cells, run) == []
+    assert table.settled.settled("gcn", "size")
+    assert table.problems().keys() == {("gat", "size")}
+    assert f"{damaged}/result.json is damaged" in table.problems()["gat", "size"]
+    again = TableFolder(recipe, tmp_path / "out")
+    assert not again.missing(cells)
+
+
 def test_a_slow_cell_does_not_hold_up_another(tmp_path: Path) -> None:
     recipe = searched(
         tmp_path, "repetitions = 2, training = { epochs = 2 }, rungs = [{ epochs = 1 }, { trials = 2 }]", 3

@@ -111,7 +111,7 @@ def reproduce(
         finally:  # also after Ctrl-C
             table.write()
     _print(table.whole.part(rows, columns), format, folder)
-    problems = [table.problems[cell] for cell in table.problems if cell[0] in rows and cell[1] in columns]
+    problems = [text for (row, column), text in table.problems().items() if row in rows and column in columns]
     _explain([*lacking.values(), *problems, *failures])
     if problems or failures:
         raise typer.Exit(1)

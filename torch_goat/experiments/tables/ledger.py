@@ -71,6 +71,7 @@ class Ledger:
                 raise RunError(
                     f"the result in {folder} lacks metrics that the table needs; remove the folder to run this again."
                 ) from None
+            self._record(run, found)  # a folder is read once
         return found
 
     def is_missing(self, run: CellRun) -> bool:
@@ -81,8 +82,8 @@ class Ledger:
             return False
 
     def results(self, runs: Iterable[CellRun]) -> dict[PurePosixPath, Result]:
-        """The results of the finished runs, by folder."""
-        return {run.folder: result for run in runs if (result := self.result(run)) is not None}
+        """The results of the finished runs whose folders can be used, by folder."""
+        return {run.folder: result for run, result in self.collect(runs)[0]}
 
     def collect(self, runs: Iterable[CellRun]) -> tuple[list[RecordedRun], dict[CellName, str]]:
         """The finished ones of some runs, and for each cell with an unusable folder the reason."""
@@ -103,24 +104,21 @@ class Ledger:
 
         The settings that a search chose need not be trained again on the graphs or splits of its trials.
         """
-        by_experiment = {run.experiment: result for run in done if (result := self.result(run)) is not None}
+        by_experiment = {run.experiment: result for run, result in self.collect(done)[0]}
         for run in filter(self.is_missing, runs):
             if run.experiment in by_experiment:
-                self._record(self._lines, run, by_experiment[run.experiment])
+                self._record(run, by_experiment[run.experiment])
 
     def write(self, runs: Iterable[CellRun]) -> None:
-        """Adds lines for the finished ones of these runs to the file; other lines stay."""
-        found = dict(self._lines)
-        for run, result in self.collect(runs)[0]:
-            if self._experiments.get(str(run.folder)) != run.experiment:  # has no line
-                self._record(found, run, result)
-        if found != self._written:
-            self._lines, self._written = found, dict(found)
-            write_atomic(self.path, "".join(f"{line}\n" for line in _dump(found)))
+        """Adds lines for the finished ones of these runs, and of those that were read before, to the file."""
+        self.collect(runs)
+        if self._lines != self._written:
+            write_atomic(self.path, "".join(f"{line}\n" for line in _dump(self._lines)))
+            self._written = dict(self._lines)
 
-    def _record(self, lines: dict[str, _Tables], run: CellRun, result: Result) -> None:
+    def _record(self, run: CellRun, result: Result) -> None:
         tables = {"experiment": settings.to_table(run.experiment), "result": settings.to_table(result)}
-        lines[str(run.folder)] = tables
+        self._lines[str(run.folder)] = tables
         self._experiments[str(run.folder)] = run.experiment
 
 

@@ -7,7 +7,6 @@ which another machine shows with ``goat reproduce TABLE --search 20 --out OUT --
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
@@ -81,7 +80,7 @@ class TableFolder:
         """
         plan: list[PlannedRun] = []
         own: list[CellName] = []  # the cell of each run of the plan
-        going: Counter[CellName] = Counter()  # the runs of each cell that have not ended
+        going: dict[CellName, set[int]] = {}  # the runs of each cell that have not ended
         known: set[Path] = set()
 
         def add() -> None:
@@ -90,13 +89,13 @@ class TableFolder:
                     known.add(folder)
                     plan.append(PlannedRun(folder, run.experiment))
                     own.append((run.row, run.column))
-                    going[own[-1]] += 1
+                    going.setdefault(own[-1], set()).add(len(plan) - 1)
 
         def watch(event: Event) -> None:
             if event.kind in ENDS:
-                cell = own[event.number]
-                going[cell] -= 1
-                if not going[cell]:
+                left = going[own[event.number]]
+                left.discard(event.number)
+                if self._drawn and not left:
                     self._settle()
                     add()
 
@@ -118,6 +117,10 @@ class TableFolder:
                     reasons[name] = f"{column.label} is left empty: {error}"
         return reasons
 
+    def problems(self) -> dict[CellName, str]:
+        """Why the folders of some cells' trials or runs cannot be used."""
+        return self.ledger.collect([*self.trials, *self.runs])[1]
+
     def keep(self) -> None:
         """Writes the results so far and, with a search, its recipe."""
         self.ledger.write([*self.trials, *self.runs])
@@ -126,7 +129,7 @@ class TableFolder:
 
     def write(self) -> None:
         """Writes the results and the table so far, in every format."""
-        done, self.problems = self.ledger.collect(self.runs)
+        done = self.ledger.collect(self.runs)[0]
         columns = self.recipe.columns.items()
         lacking = [name for name, column in columns if not DATASETS[column.dataset].available(self.data_dir)]
         self.whole = tabulate(self.recipe, self.runs, done, lacking)
@@ -223,8 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt as error:
         print(f"worker: {str(error) or 'stopped.'}", file=sys.stderr)
         return 130
-    _, problems = table.ledger.collect(run for run in table.runs if (run.row, run.column) in cells)
-    failures += problems.values()
+    failures += [problem for cell, problem in table.problems().items() if cell in cells]
     for sentence in [*lacking.values(), *failures]:
         print(settings.printable(f"worker: {sentence}"), file=sys.stderr)
     where = settings.printable(str(beside(table.folder, ".jsonl")))
