@@ -10,7 +10,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Column:
-    """A feature column with the statistics of the training nodes."""
+    """A feature column with the statistics of the training nodes, or of all if no training node has a value."""
 
     name: str
     #: standardised, 0 or 1 (unchanged), one-hot, or standardised after conversion to days since 1970-01-01 or to hours
@@ -18,7 +18,7 @@ class Column:
     kind: Literal["number", "flag", "category", "date", "time"]
     mean: float = 0.0  #: of all kinds but categories; replaces missing values
     scale: float = 1.0  #: the standard deviation of a number, date or time; 1 if it is constant
-    categories: tuple[str, ...] = ()  #: of the training nodes
+    categories: tuple[str, ...] = ()  #: those that the statistics are of
     missing: bool = False  #: whether values were missing, in which case an indicator channel follows
 
     @property
