@@ -43,9 +43,9 @@ def varies(scores: Sequence[float]) -> bool:
 
 
 def exact_decimals(scores: Sequence[float] | np.ndarray) -> int:
-    """The decimals of scores and their differences that are no rounding errors: 12 digits of a typical score.
+    """The number of decimals to which scores and their differences are exact: 12 digits of the median score.
 
-    Errors of a numeric target can have any magnitude, that of its unit. A run that diverged is not typical.
+    Errors of a numeric target can have any magnitude. A run that diverged does not change the median.
     """
     sizes = np.abs(scores)
     typical = float(np.median(sizes[(sizes > 0) & np.isfinite(sizes)])) if np.any(sizes > 0) else 1.0

@@ -326,7 +326,7 @@ def _useful(groups: Sequence["RunGroup[Any]"], compare: Compare) -> tuple[Sequen
 
 
 def _recommend(groups: Sequence["RunGroup[Any]"], compare: Compare, margin: float) -> tuple["RunGroup[Any]", str]:
-    """The first useful model or the cheapest that is as good, and a sentence that also names one that may be."""
+    """The first model or the cheapest that is as good, and a sentence that also names a cheaper one that may be."""
     best = groups[0]
     cheaper = [one for one in groups[1:] if CHEAPER * one.seconds < best.seconds and _model(one) != "constant"]
     cheaper.sort(key=lambda one: one.seconds)

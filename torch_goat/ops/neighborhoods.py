@@ -1,4 +1,5 @@
 from contextlib import nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -251,13 +252,7 @@ def _operator(
 
 @_operator.register_fake
 def _(
-    edge_index: Tensor,
-    num_sources: int,
-    num_targets: int,
-    add_self_loops: bool,
-    reverse: bool,
-    checks: bool | None,
-    new: Tensor,
+    edge_index: Tensor, num_sources: int, num_targets: int, add_self_loops: bool, *_: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
     if not add_self_loops:
         return torch.empty_like(edge_index), edge_index.new_empty(edge_index.size(1)), edge_index.new_empty(0)

@@ -28,8 +28,8 @@ def fit_columns(
 ) -> tuple[Column, ...]:
     """Detects the kind of some columns from all rows, and computes their statistics on the training rows ``[n]``.
 
-    If no training row has a value, all rows count: the prices of products belong to neighbours if customers have the
-    targets. Columns in ``categories`` hold categories even if they look numeric.
+    If no training row has a value, all rows are used, as for the prices of products if only customers have a target.
+    Columns in ``categories`` hold categories even if they look numeric.
     """
     columns, texts, problems = [], [], Problems()
     for name in names:

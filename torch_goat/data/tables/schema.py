@@ -18,7 +18,7 @@ class Column:
     kind: Literal["number", "flag", "category", "date", "time"]
     mean: float = 0.0  #: of all kinds but categories; replaces missing values
     scale: float = 1.0  #: the standard deviation of a number, date or time; 1 if it is constant
-    categories: tuple[str, ...] = ()  #: those that the statistics are of
+    categories: tuple[str, ...] = ()  #: of the same nodes
     missing: bool = False  #: whether values were missing, in which case an indicator channel follows
 
     @property

@@ -89,8 +89,8 @@ def trials(
     """The first rung of the trials of a table, ``recipe.search.trials`` for each cell that has not had them.
 
     The first trial of a cell has the settings of the recipe; those that its column tries first follow. If one column is
-    searched for all, it has all trials. Cells follow each other, so that a search that is stopped has some complete
-    ones. The options are those of :func:`plan`.
+    searched for all, it has all trials. Cells follow each other, so that some are complete if the search
+    is stopped. The options are those of :func:`plan`.
     """
     rows, columns = choose("row", rows, recipe.rows), choose("column", columns, recipe.columns)
     found = []

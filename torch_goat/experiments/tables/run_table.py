@@ -80,22 +80,19 @@ class TableFolder:
         """
         plan: list[PlannedRun] = []
         own: list[CellName] = []  # the cell of each run of the plan
-        going: dict[CellName, set[int]] = {}  # the runs of each cell that have not ended
-        known: set[Path] = set()
+        ended: set[int] = set()  # the numbers of runs
 
         def add() -> None:
+            planned = {folder for folder, _ in plan}
             for run in self._missing(cells):
-                if (folder := self.folder / run.folder) not in known:
-                    known.add(folder)
+                if (folder := self.folder / run.folder) not in planned:
                     plan.append(PlannedRun(folder, run.experiment))
                     own.append((run.row, run.column))
-                    going.setdefault(own[-1], set()).add(len(plan) - 1)
 
         def watch(event: Event) -> None:
-            if event.kind in ENDS:
-                left = going[own[event.number]]
-                left.discard(event.number)
-                if self._drawn and not left:
+            if event.kind in ENDS and self._drawn:
+                ended.add(event.number)
+                if all(number in ended for number, cell in enumerate(own) if cell == own[event.number]):
                     self._settle()
                     add()
 
